@@ -1,5 +1,6 @@
 """Search captions with a batched beam of live and finished hypotheses."""
 
+import functools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -48,7 +49,6 @@ class _Rules(NamedTuple):
     """The constants of a search."""
 
     end_id: int
-    forbidden: tuple[int, ...]
     beam: int
     powers: np.ndarray  # (T,), length ** p of the lengths 1 to T
 
@@ -96,16 +96,17 @@ def beam_search(
     lengths = np.arange(1, max_words + 1, dtype="float32")
     powers = lengths**length_normalisation
     ranking = powers if beam > 1 else np.ones_like(powers)
-    rules = _Rules(end_id, tuple(forbidden), beam, ranking)
+    rules = _Rules(end_id, beam, ranking)
 
     tokens, state = first_inputs(initial_state, batch_size, start_id)  # (B, 1)
-    outputs = call(step, tokens, state, rules.forbidden)  # leaves (B, 1, ...)
+    step = functools.partial(call, step, forbidden=forbidden)
+    outputs = step(tokens, state)  # leaves (B, 1, ...)
     # (B, 1, ...) -> (B, W, ...)
     outputs = keras.tree.map_structure(lambda x: ops.repeat(x, beam, axis=1), outputs)
     search = _advance(_start(batch_size, outputs, rules), outputs, rules)
     (search,) = ops.while_loop(
         lambda search: _may_improve(search, rules),
-        lambda search: (_continue(step, search, rules),),
+        lambda search: (_advance(search, step(search.tokens, search.state), rules),),
         (search,),
         maximum_iterations=max_words - 1,
     )
@@ -134,12 +135,6 @@ def _start(batch_size, outputs, rules: _Rules) -> _Search:
         # (B, W, ...) -> (B, W, T, ...)
         extras=keras.tree.map_structure(lambda x: new_record(x, T), extras),
     )
-
-
-def _continue(step: Step, search: _Search, rules: _Rules) -> _Search:
-    """Call the step for the live beams and advance by one word."""
-    outputs = call(step, search.tokens, search.state, rules.forbidden)
-    return _advance(search, outputs, rules)
 
 
 def _advance(search: _Search, outputs, rules: _Rules) -> _Search:

@@ -1,24 +1,46 @@
-"""Read captions of other programs from a JSON file.
+"""Read captions of other programs from a JSON file in the COCO results format.
 
-Two forms are accepted:
-
-* a list of ``{"image_id": 1 or "a.jpg", "caption": "a dog runs"}``: the COCO results
-  format, and the files that an evaluation saves (further keys are ignored);
-* an object, ``{"a.jpg": "a dog runs"}``.
+The file is a list of ``{"image_id": 1 or "a.jpg", "caption": "a dog runs"}``; further
+keys, such as those that an evaluation saves, are ignored.
 """
 
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import (
+    AfterValidator,
+    Field,
+    StrictInt,
+    StrictStr,
+    TypeAdapter,
+    ValidationError,
+)
 
 from show_attend_tell.runtime.errors import ResultsFileError, quote
-from show_attend_tell.runtime.untrusted import is_encodable, parse_json, read_text_bytes
+from show_attend_tell.runtime.untrusted import parse_json, read_text_bytes
 
 _SHOWN = 3  # ids that are listed in an error
 _LONGEST_ID = 80  # characters of an id in an error
 # COCO's results name photos by number, its files by split and number.
 _COCO_FILE = re.compile(r"COCO_[a-z]+\d{4}_0*(\d+)\.jpg")
+
+
+def _encodable(text: str) -> str:
+    text.encode()  # a ValueError of half a character
+    return text
+
+
+@dataclass
+class _Row:
+    image_id: StrictInt | StrictStr
+    caption: Annotated[StrictStr, AfterValidator(_encodable)]
+
+
+_ROWS = TypeAdapter(Annotated[list[_Row], Field(min_length=1)])
 
 
 def read_captions(
@@ -39,20 +61,19 @@ def read_captions(
             caption for each photo.
     """
     rows = _rows(path)
-    photos = list(dict(rows) if photo_ids is None else photo_ids)
+    photos = [photo for photo, _ in rows] if photo_ids is None else list(photo_ids)
     names = {
         number[1]: photo
         for photo in photos
         if photo_ids is not None and (number := _COCO_FILE.fullmatch(photo))
     }
     rows = [(names.get(photo, photo), caption) for photo, caption in rows]
-    _require_single(path, [photo for photo, _ in rows])
-    captions = dict(rows)
-    unknown = captions.keys() - set(photos)
-    _require_none(
-        path, unknown, "not in the split", "remove them or choose their split"
-    )
-    missing = set(photos) - captions.keys()
+    counts, captions = Counter(photo for photo, _ in rows), dict(rows)
+    repeated = [photo for photo, count in counts.items() if count > 1]
+    _require_none(path, repeated, "captioned more than once", "keep one caption each")
+    unknown, missing = captions.keys() - set(photos), set(photos) - captions.keys()
+    remedy = "remove them or choose their split"
+    _require_none(path, unknown, "not in the split", remedy)
     remedy = "add them, or choose another split"
     _require_none(path, missing, "without a caption", remedy)
     return {photo: captions[photo] for photo in photos}
@@ -60,48 +81,24 @@ def read_captions(
 
 def _rows(path: str | Path) -> list[tuple[str, str]]:
     """Return (id, caption) of every row, in the order of the file."""
-    keys: list[str] = []  # of the outermost object, which is parsed last
-
-    def to_dict(pairs: list[tuple]) -> dict:
-        keys[:] = [key for key, _ in pairs]
-        return dict(pairs)
-
     try:
-        text = read_text_bytes(path).decode("utf-8-sig")
-        content = parse_json(text, object_pairs_hook=to_dict)
+        content = parse_json(read_text_bytes(path).decode("utf-8-sig"))
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise ResultsFileError(
             f"{path}: cannot be read as JSON: {reason}; name a JSON file of captions"
         ) from None
-    if isinstance(content, dict):
-        _require_single(path, keys)
-        content = [
-            {"image_id": key, "caption": value} for key, value in content.items()
-        ]
-    if not isinstance(content, list) or not content:
+    try:
+        rows = _ROWS.validate_python(content)
+    except ValidationError as error:
+        fault = error.errors(include_url=False)[0]
+        entry = f", entry {fault['loc'][0] + 1}" if fault["loc"] else ""
         raise ResultsFileError(
-            f"{path}: must be a list of {{image_id, caption}} or an object of captions "
-            f"by id, not empty. Received: {text[:40]!r}"
-        )
-    return [_row(path, number, row) for number, row in enumerate(content, start=1)]
-
-
-def _row(path: str | Path, number: int, row: object) -> tuple[str, str]:
-    photo = row.get("image_id") if isinstance(row, dict) else None
-    caption = row.get("caption") if isinstance(row, dict) else None
-    is_id = isinstance(photo, str | int) and not isinstance(photo, bool)
-    if not is_id or not isinstance(caption, str) or not is_encodable(caption):
-        raise ResultsFileError(
-            f"{path}, entry {number}: must have `image_id`, a string or an integer, "
-            f"and `caption`, a string. Received: {quote(row)}"
-        )
-    return str(photo), caption
-
-
-def _require_single(path: str | Path, photos: Iterable[str]) -> None:
-    repeated = [photo for photo, count in Counter(photos).items() if count > 1]
-    _require_none(path, repeated, "captioned more than once", "keep one caption each")
+            f"{path}{entry}: must be a list, not empty, of objects with `image_id`, a "
+            "string or an integer, and `caption`, a string. Received: "
+            f"{quote(fault['input'])}; correct the file"
+        ) from None
+    return [(str(row.image_id), row.caption) for row in rows]
 
 
 def _require_none(

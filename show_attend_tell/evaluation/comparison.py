@@ -47,21 +47,19 @@ class _Run:
         file: the file of the scores, in the run folder.
         experiment: the settings of the run.
         scores: content of the file.
+        suffix: shared end of the names of the evaluation's files: ``-beam-10``.
         captions: photo id -> caption.
     """
 
     file: Path
     experiment: Experiment
     scores: dict
+    suffix: str
     captions: dict[str, str]
 
     @property
     def folder(self) -> Path:
         return self.file.parent
-
-    @property
-    def suffix(self) -> str:
-        return _suffix(self.file)
 
     @property
     def key(self) -> object:
@@ -71,11 +69,6 @@ class _Run:
         training["init_from"] = _SEED.sub("", training["init_from"])
         tables |= {"name": "", "training": training}
         return tables, self.suffix, [self.scores.get(name) for name in _DECODING]
-
-
-def _suffix(file: Path) -> str:
-    """Return the shared end of the names of an evaluation's files: ``-beam-10``."""
-    return file.stem.removeprefix(Path(SCORES).stem)
 
 
 @dataclass(frozen=True)
@@ -225,9 +218,9 @@ def _read_run(name: str | Path, runs_folder: str | Path) -> _Run:
         )
     except ConfigError as error:
         raise EvaluationError(f"{settings}: cannot be read: {error}") from None
-    split = Path(scores["split"]).name
-    captions = read_captions(folder / f"captions-{split}{_suffix(path)}.json")
-    return _Run(path, experiment, scores, captions)
+    split, suffix = Path(scores["split"]).name, path.stem.removeprefix("scores")
+    captions = read_captions(folder / f"captions-{split}{suffix}.json")
+    return _Run(path, experiment, scores, suffix, captions)
 
 
 def _require_comparable(evaluated: Sequence[_Run]) -> None:

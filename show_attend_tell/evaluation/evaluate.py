@@ -5,9 +5,6 @@ import dataclasses
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
-
-import numpy as np
 
 from show_attend_tell.config import runs
 from show_attend_tell.config.settings import DecodingSettings, Experiment
@@ -42,27 +39,6 @@ from show_attend_tell.runtime.errors import EvaluationError, ManifestError
 from show_attend_tell.runtime.progress import progress_bar
 
 _DIGITS = 6  # decimals of log-probabilities in files
-
-
-class GeneratedCaptions(NamedTuple):
-    """The captions generated for a split, in the order of its photos.
-
-    Attributes:
-        captions: photo id -> caption.
-        log_probs: log p of each caption in nats.
-        pointing: photo id -> scores of its mentions, see :func:`pointing.point`, of
-            the photos whose boxes are known; None if no photo has any.
-        regions: see :func:`probes.measure_regions`; empty if no photo has objects.
-        notes: lines for the report.
-        seconds: duration.
-    """
-
-    captions: dict[str, str]
-    log_probs: list[float]
-    pointing: dict[str, np.ndarray] | None
-    regions: dict[str, float | None]
-    notes: tuple[str, ...]
-    seconds: float
 
 
 def evaluate(
@@ -136,7 +112,11 @@ def evaluate(
         people = None
         if boxes is not None:
             people = read_boxes(boxes, [photo.id for photo in data.photos])
-        generated = _generate(generator, reader, data, decoding, people, progress)
+        started = time.monotonic()
+        captions, log_probs, *measured, notes = _generate(
+            generator, reader, data, decoding, people, progress
+        )
+    seconds = round(time.monotonic() - started, 1)
     suffix = f"-beam-{decoding.beam}" if decoding != experiment.decoding else ""
     if len(files) > 1:
         suffix += f"-ensemble-{len(files)}"
@@ -149,36 +129,19 @@ def evaluate(
     folder.mkdir(parents=True, exist_ok=True)
     entries = [
         {"image_id": photo, "caption": caption, "log_prob": round(log_prob, _DIGITS)}
-        for (photo, caption), log_prob in zip(
-            generated.captions.items(), generated.log_probs, strict=True
-        )
+        for (photo, caption), log_prob in zip(captions.items(), log_probs, strict=True)
     ]
     runs.write_json(folder / f"captions-{split}{suffix}.json", entries)
     made = {"experiment": experiment.name, "model": ", ".join(map(str, files))}
     made |= {"mirror": True} if mirror else {}
     if reranker is not None:
         made |= {"reranker": str(reranker), "rerank_weight": decoding.rerank_weight}
-    made |= decoding_record(decoding) | {"seconds": round(generated.seconds, 1)}
-    report = make_report(
-        decoding_label(decoding),
-        generated.captions,
-        data.photos,
-        tokenizer,
-        spice,
-        made,
-        generated.pointing,
-    )
-    missing = [photo.id for photo in photos if photo.id not in generated.captions]
-    left_out = f"{len(missing)} photos of {split} without features or captions were "
-    report = dataclasses.replace(
-        report,
-        scores={**report.scores, **generated.regions},
-        notes=(
-            *([f"{left_out}left out: {missing[0]} ..."] if missing else []),
-            *generated.notes,
-            *report.notes,
-        ),
-    )
+    made |= decoding_record(decoding) | {"seconds": seconds}
+    if missing := [photo.id for photo in photos if photo.id not in captions]:
+        absent = f"{len(missing)} photos of {split} without features or captions"
+        notes = (f"{absent} were left out: {missing[0]} ...", *notes)
+    label, metrics = decoding_label(decoding), (tokenizer, spice)
+    report = make_report(label, captions, data.photos, *metrics, made, *measured, notes)
     runs.write_json(folder / f"scores{suffix}.json", report.to_dict())
     return report
 
@@ -196,10 +159,10 @@ def score_file(
     Args:
         file: file of captions, see :func:`read_captions`, one caption for each
             photo of the split that has captions.
-        experiment: the experiment that names the prepared data.
+        experiment: see :func:`evaluate`, also for the other arguments.
         work: folder of prepared data.
-        split: name of the split; by default ``test`` if it has captions, else ``val``.
-        tokenizer: ``auto``, ``ptb`` or ``simple``.
+        split: name of the split.
+        tokenizer: name of the tokenizer.
         spice: whether to compute SPICE.
 
     Raises:
@@ -240,9 +203,14 @@ def _generate(
     decoding: DecodingSettings,
     people: dict[str, list[Box]] | None,
     progress: bool,
-) -> GeneratedCaptions:
-    """Generate all captions; keep of their attention only the scores of mentions."""
-    started = time.monotonic()
+) -> tuple[dict, list[float], dict | None, dict, tuple[str, ...]]:
+    """Generate all captions; keep of their attention only the scores of mentions.
+
+    Returns:
+        Photo id -> caption; their log p in nats; photo id -> scores of mentions, see
+        :func:`make_report`; the result of :func:`probes.measure_regions`, empty if no
+        photo has objects; and notes.
+    """
     targets, notes = find_targets(data.photos, model.encoder_identity, people)
     sentences, log_probs, pointing = [], [], {}
     title, count = f"{data.name}, beam {decoding.beam}", len(data.photos)
@@ -260,7 +228,6 @@ def _generate(
             bar.update(len(words))
     ids = [photo.id for photo in data.photos]
     captions = dict(zip(ids, map(" ".join, sentences), strict=True))
-    seconds = time.monotonic() - started
     has_objects = any(photo.objects for photo in data.photos)
     regions = {}
     if has_objects and model.attends:
@@ -272,4 +239,4 @@ def _generate(
             notes += ("no pointing: no caption names an object of its photo",)
     if not has_objects and people is None:
         pointing = None
-    return GeneratedCaptions(captions, log_probs, pointing, regions, notes, seconds)
+    return captions, log_probs, pointing, regions, notes

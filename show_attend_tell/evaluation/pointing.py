@@ -9,7 +9,6 @@ sum over the cells whose centres are. Two controls do not look at the photo: a r
 cell, and the centre of what the encoder sees. Boxes play no part in training.
 """
 
-import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -152,11 +151,13 @@ def _is_row(row: object) -> bool:
 
 
 def _is_box(box: object) -> bool:
-    if not isinstance(box, list) or len(box) != 4:
-        return False
-    if not all(type(x) in (int, float) and 0 <= x <= 1 for x in box):
-        return False
-    return box[0] < box[2] and box[1] < box[3]
+    return (
+        isinstance(box, list)
+        and len(box) == 4
+        and all(type(x) in (int, float) and 0 <= x <= 1 for x in box)
+        and box[0] < box[2]
+        and box[1] < box[3]
+    )
 
 
 def find_mentions(words: Sequence[str], target: Target) -> list[Mention]:
@@ -183,17 +184,7 @@ def point(
 
     Returns:
         (..., M, 4), for each of the M mentions its :data:`SCORES`, 0 to 1.
-
-    Raises:
-        ValueError: `alpha` does not fit `words` or `grid`.
     """
-    alpha, L = np.asarray(alpha), math.prod(grid)
-    T = len(words)
-    if alpha.ndim < 2 or alpha.shape[-1] != L or alpha.shape[-2] < T:
-        raise ValueError(
-            f"`alpha` must have shape (..., {T} or more, {L}) for {T} words and a grid "
-            f"of {grid}. Received: {alpha.shape}"
-        )
     mentions = find_mentions(words, target)
     x0, y0, x1, y1 = target.region
     middle = np.array([[(x0 + x1) / 2, (y0 + y1) / 2]])

@@ -95,14 +95,8 @@ def measure_regions(
     """Measure whether a region around an object makes a caption name it first.
 
     A caption is generated for each object, with the object's box as its region.
-
-    Args:
-        model: the captioner.
-        reader: reader of the feature file.
-        data: the split.
-        captions: photo id -> caption of the whole photo.
-        targets: photo id -> target; photos without one are ignored.
-        decoding: decoding settings.
+    ``captions`` are those of the whole photos, by their ids. Photos without a target
+    are ignored.
 
     Returns:
         ``region_control``, the share of regions whose object is named first, and

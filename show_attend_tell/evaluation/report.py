@@ -30,11 +30,9 @@ class EvaluationReport:
 
     Attributes:
         label: column title in a table, such as ``beam 5``.
-        scores: :data:`METRICS` and, on request, ``SPICE`` in percent, 0 to 100 (CIDEr
-            may exceed it); :data:`ngrams.FILE_TOKEN_BLEU`, unless a note gives the
-            reason; where boxes are known :data:`pointing.SCORES`, and for scenes
-            ``exact_match``, ``region_control`` and ``region_other``, see
-            :func:`probes.measure_regions`, 0 to 1. None where a score cannot be
+        scores: the scores of :class:`scoring.ScoringResult` in percent; where boxes are
+            known :data:`pointing.SCORES`, and for scenes ``exact_match`` and the scores
+            of :func:`probes.measure_regions`, 0 to 1. None where a score cannot be
             computed; a note gives the reason.
         split: name of the split.
         photos: number of photos.
@@ -84,6 +82,8 @@ def make_report(
     spice: bool,
     made: Mapping[str, object],
     pointing: Mapping[str, np.ndarray] | None = None,
+    regions: Mapping[str, float | None] | None = None,
+    notes: Sequence[str] = (),
 ) -> EvaluationReport:
     """Score captions against all captions of their photos in the manifest.
 
@@ -92,11 +92,13 @@ def make_report(
         captions: photo id -> caption.
         photos: the same photos, of one split, with their raw captions; the share of
             exact captions is computed on the photos with objects.
-        tokenizer: ``auto``, ``ptb`` or ``simple``.
+        tokenizer: see :func:`scoring.score`.
         spice: whether to compute SPICE.
         made: origin of the captions.
         pointing: photo id -> scores of its mentions, (M, 4) from
             :func:`pointing.point`; None where no boxes are known.
+        regions: further scores, from :func:`probes.measure_regions`.
+        notes: lines about the captions.
 
     Raises:
         MetricsError: the captions cannot be scored.
@@ -112,6 +114,7 @@ def make_report(
             pointed = pointing_statistics(mentions)
             statistics |= pointed
             scores |= {name: each.score() for name, each in pointed.items()}
+    scores |= regions or {}
     origin = collect_provenance()
     versions = {**origin.pop("versions"), **result.versions}
     lengths = [len(caption.split()) for caption in captions.values()]
@@ -122,7 +125,7 @@ def make_report(
         photos=len(photos),
         mean_length=float(np.mean(lengths)),
         distinct=len(set(captions.values())) / len(captions),
-        notes=result.notes,
+        notes=(*notes, *result.notes),
         made={
             "tokenizer": result.tokenizer,
             "period_appended": result.period_appended,

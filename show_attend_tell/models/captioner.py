@@ -117,9 +117,7 @@ class Captioner(keras.Model):
             weight.assign(value)
         return model
 
-    def save_to_preset(self, folder, scores=None, dataset="", license="other"):
-        """Write a folder for a model hub, see :func:`presets.save_preset`."""
-        save_preset(self, folder, scores, dataset, license)
+    save_to_preset = save_preset
 
     def _create_layers(self):
         s, grid, seed = self.settings, self.grid, self.seed
@@ -146,16 +144,6 @@ class Captioner(keras.Model):
             name="channel_dropout",
         )
         self.init_dropout = dropout(s.init_dropout, seed=seed + 3, name="init_dropout")
-        # `summary()` prints the shapes that layers were built with.
-        m, D = self.decoder.embedding.shape[-1], self.annotation_width
-        for layer, shape in (
-            (self.decoder, (None, grid[0] * grid[1], D)),
-            (self.dropout, (None, None, m)),
-            (self.word_dropout, (None, None, m)),
-            (self.channel_dropout, (None, 1, D)),
-            (self.init_dropout, (None, D)),
-        ):
-            layer.build(shape)
         self.hard_attention = None
         if s.attention == "hard":
             self.hard_attention = HardAttention(
@@ -167,16 +155,7 @@ class Captioner(keras.Model):
         self.built = True
 
     def set_annotation_scale(self, deviation):
-        """Divide annotations by `deviation` from now on; the scale is a saved weight.
-
-        Raises:
-            ValueError: `deviation` is not positive.
-        """
-        if not deviation > 0:
-            raise ValueError(
-                f"`deviation` must be positive. Received: {deviation}; pass the "
-                "standard deviation of the annotations"
-            )
+        """Divide annotations by `deviation`, above 0; the scale is a saved weight."""
         self.annotation_scale.assign(1.0 / deviation)
 
     def set_alpha_layer(self, layer, head=0):

@@ -84,7 +84,8 @@ class NextWord(NamedTuple):
 class CaptionDecoder(Protocol):
     """A layer that models p(y_t | a, y_<t).
 
-    It is created from its settings, K, D, the grid of the annotations and a seed.
+    It is created from its settings, K, D, the grid (rows, columns) of the annotations
+    and the seed of its initial weights.
 
     Attributes:
         settings: the dataclass of its widths and switches.

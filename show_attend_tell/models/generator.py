@@ -58,7 +58,10 @@ def make_step(model, memory, max_words, locations, noise, region=None):
 
     def step(tokens, state):
         select_weights = _selection(locations, state.get("noise"))
-        bias = None if region is None else _bias_of_word(region, state["word"])
+        bias = None
+        if region is not None:  # (B, W) -> (B, W, 1) -> (B, W, L)
+            held = ops.expand_dims(state["word"] < region.words, -1)
+            bias = ops.where(held, ops.expand_dims(region.scores, 1), 0.0)
         # logits (B, W, K), alpha (B, W, L), beta (B, W)
         out = decoder.next_word(tokens, state, memory, select_weights, bias)
         index = ops.argmax(out.context_weights, axis=-1)  # (B, W, L) -> (B, W)
@@ -81,12 +84,6 @@ def make_step(model, memory, max_words, locations, noise, region=None):
     if region is not None:
         state["word"] = ops.zeros_like(region.scores[:, 0], dtype="int32")  # (B,)
     return step, state
-
-
-def _bias_of_word(region, word):
-    """Return the bias of the scores of word number `word`, (B, W) -> (B, W, L)."""
-    held = ops.expand_dims(word < region.words, -1)  # (B, W, 1)
-    return ops.where(held, ops.expand_dims(region.scores, 1), 0.0)
 
 
 def _selection(locations, noise):
@@ -150,39 +147,6 @@ def build_search(generator, decoding, xla=None):
     return generate
 
 
-def search_in_batches(search, features, noise, temperature, batch_size, region=None):
-    """Run a compiled search over N photos; return NumPy Hypotheses of N rows.
-
-    The last batch is padded with zeros, so that one graph serves every batch and a
-    photo's caption does not depend on the number of photos.
-
-    Args:
-        search: from :func:`build_search`, compiled.
-        features: (N, L, D).
-        noise: (N, 2, T).
-        temperature: number above 0, used by ``sample`` only.
-        batch_size: B.
-        region: a RegionBias of NumPy arrays, scores (N, L); None for no regions.
-    """
-    N, parts = len(features), []
-    for start in range(0, N, batch_size):
-        rows = slice(start, start + batch_size)
-        block = _padded(features[rows], batch_size)
-        block_noise = _padded(noise[rows], batch_size)
-        inputs = block, block_noise, ops.convert_to_tensor(np.float32(temperature))
-        if region is not None:
-            words = ops.convert_to_tensor(np.int32(region.words))
-            scores = _padded(region.scores[rows], batch_size)
-            inputs = *inputs, RegionBias(scores, words)
-        result = search(*inputs)
-        kept = min(batch_size, N - start)
-        # (B, W, ...) -> (kept, W, ...)
-        parts.append([ops.convert_to_numpy(field)[:kept] for field in result])
-    # batches of (B, W, ...) -> (N, W, ...)
-    fields = [np.concatenate(field) for field in zip(*parts, strict=True)]
-    return Hypotheses(*fields)
-
-
 def _padded(rows, batch_size):
     """Return a tensor of `batch_size` rows, the missing ones zero."""
     rows = np.asarray(rows)
@@ -207,33 +171,33 @@ class Generator(reference.Generator):
     ) -> Hypotheses:
         """Search the captions of photos, in batches of ``decoding.batch_size``.
 
-        Args:
-            annotations: see :meth:`generate`.
-            decoding: DecodingSettings.
-            noise: uniform numbers in [0, 1) for words and for locations, (N, 2, T).
-            regions: see :meth:`generate`.
-            photos: number of photos of the whole run, by default N. From
-                :data:`MANY_PHOTOS` on XLA compiles the search, which changes rounding
-                alone.
+        The last batch is padded with zeros, so that one graph serves every batch and a
+        photo's caption does not depend on the number of photos. From
+        :data:`MANY_PHOTOS` photos of the whole run on (`photos`, by default N) XLA
+        compiles the search, which changes rounding alone.
         """
-        key = static_settings(decoding), (photos or len(annotations)) >= MANY_PHOTOS
-        region = None
+        N, size, parts = len(annotations), decoding.batch_size, []
+        key = static_settings(decoding), (photos or N) >= MANY_PHOTOS
+        if key not in self._searches:
+            self._searches[key] = build_search(self, *key)
+        temperature = ops.convert_to_tensor(np.float32(decoding.temperature))
         if regions is not None:
             scores = ops.convert_to_numpy(
                 region_bias(regions, decoding.region_strength)
             )
-            words = decoding.region_words or decoding.max_words
-            region = RegionBias(scores, words)
-        if key not in self._searches:
-            self._searches[key] = build_search(self, *key)
-        return search_in_batches(
-            self._searches[key],
-            annotations,
-            noise,
-            decoding.temperature,
-            decoding.batch_size,
-            region,
-        )
+            words = np.int32(decoding.region_words or decoding.max_words)
+        for start in range(0, N, size):
+            rows = slice(start, start + size)
+            features, numbers = (_padded(x[rows], size) for x in (annotations, noise))
+            region = None
+            if regions is not None:
+                biases = _padded(scores[rows], size)
+                region = RegionBias(biases, ops.convert_to_tensor(words))
+            result = self._searches[key](features, numbers, temperature, region)
+            # (B, W, ...) -> (N or fewer, W, ...)
+            parts.append([ops.convert_to_numpy(field)[: N - start] for field in result])
+        # batches of (B, W, ...) -> (N, W, ...)
+        return Hypotheses(*map(np.concatenate, zip(*parts, strict=True)))
 
     def prepare_search(self, features, words):
         """Return the tensors that :meth:`make_step` reads, for each member and view.
@@ -253,12 +217,8 @@ class Generator(reference.Generator):
     def make_step(self, memories, max_words, locations, noise, region=None):
         """Return a decoding step over all members and its initial state.
 
-        Args:
-            memories: from :meth:`prepare_search`.
-            max_words: T, the maximum number of steps.
-            locations: see :func:`make_step`.
-            noise: see the same function.
-            region: a RegionBias of the photo, flipped for its mirror image.
+        ``memories`` are from :meth:`prepare_search`; :func:`make_step` explains the
+        other arguments. The region is flipped for a mirror image.
         """
         columns, regions = self.grid[1], [region, region]
         if region is not None and self.mirror:

@@ -70,10 +70,9 @@ def copy_weights(
         extend_weight(w.name, np.asarray(w), model.vocabulary, counts or {})
         for w in weights[0]
     ]
-    names = [[w.name for w in each] for each in weights]
-    shapes = [[value.shape for value in copies], [tuple(w.shape) for w in weights[1]]]
-    pairs = (list(zip(n, s, strict=True)) for n, s in zip(names, shapes, strict=True))
-    for theirs, ours in itertools.zip_longest(*pairs):
+    received = [(w.name, x.shape) for w, x in zip(weights[0], copies, strict=True)]
+    expected = [(w.name, tuple(w.shape)) for w in weights[1]]
+    for theirs, ours in itertools.zip_longest(received, expected):
         if theirs != ours:
             raise ModelFileError(
                 f"{path}: its weights must have the shapes of the settings, {ours}. "

@@ -8,7 +8,6 @@ package are beside the weights, as they are beside a ``.keras`` file.
 
 import json
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -81,13 +80,7 @@ def read_preset(preset: str | Path) -> Captioner:
     return read_captioner(file)
 
 
-def save_preset(
-    model,
-    folder: str | Path,
-    scores: Mapping[str, float] | None = None,
-    dataset: str = "",
-    license: str = "other",
-) -> None:
+def save_preset(model, folder: str | Path) -> None:
     """Write a captioner and its card to a new folder, atomically.
 
     A captioner with the weights of a model in the package gets that model's card.
@@ -95,9 +88,6 @@ def save_preset(
     Args:
         model: a Captioner of Keras.
         folder: absent or empty.
-        scores: scores on the test photos, by metric, for the card.
-        dataset: name of their data set.
-        license: the hub's identifier of a license.
 
     Raises:
         OSError: the folder has files or cannot be written.
@@ -109,35 +99,30 @@ def save_preset(
         metadata = json.loads(file.read_bytes())
         metadata["parameter_count"] = model.count_params()
         file.write_text(json.dumps(metadata, indent=4), "utf-8")
-        title, rest, named, split = Path(folder).name, _UNFINISHED, {}, "test"
+        title, rest, card = Path(folder).name, _UNFINISHED, {"license": "other"}
         if (shipped := _shipped(model)) is not None:
             source = PRESETS[shipped]
             for other in source.parent.glob(f"{source.stem}.*.npz"):
                 name = other.name.removeprefix(source.stem)
                 shutil.copyfile(other, temporary / f"{Path(WEIGHTS).stem}{name}")
-            title, dataset, rest = shipped, "Flickr8k", CARD.read_text("utf-8")
-            split, *values = SCORES[shipped]
-            scores = dict(zip(_METRICS, values, strict=True))
-            named["license_name"] = "research-and-education"
-            named["license_link"] = "README.md#licence"
-        results = _results(title, scores or {}, dataset, split)
-        text = _card(model, title, {"license": license} | named | results) + rest
-        (temporary / "README.md").write_text(text, "utf-8")
+            title, rest = shipped, CARD.read_text("utf-8")
+            card["license_name"] = "research-and-education"
+            card["license_link"] = "README.md#licence"
+            card["model-index"] = [{"name": title, "results": [_result(title)]}]
+        (temporary / "README.md").write_text(_card(model, title, card) + rest, "utf-8")
 
 
-def _results(title: str, scores: Mapping[str, float], dataset: str, split: str) -> dict:
-    """Return the scores as the hub's metadata; none without scores."""
-    if not scores:
-        return {}
-    result = {
+def _result(title: str) -> dict:
+    """Return the scores of a model in the package as the hub's metadata."""
+    split, *values = SCORES[title]
+    return {
         "task": {"type": _TASK, "name": "Image captioning"},
-        "dataset": {"type": dataset.lower(), "name": dataset, "split": split},
+        "dataset": {"type": "flickr8k", "name": "Flickr8k", "split": split},
         "metrics": [
             {"type": name.lower(), "name": name, "value": value}
-            for name, value in scores.items()
+            for name, value in zip(_METRICS, values, strict=True)
         ],
     }
-    return {"model-index": [{"name": title, "results": [result]}]}
 
 
 def _card(model, title: str, metadata: dict) -> str:

@@ -39,13 +39,12 @@ class DigitClassifier(keras.Model):
         self.settings, self.canvas = settings, canvas
         self.classes, self.seed = classes, seed
 
-    def losses_of(self, labels, outputs, training=True) -> dict:
-        """Return the loss and the values to log, as scalars.
+    def losses_of(self, labels, outputs) -> dict:
+        """Return the loss of a training step and the values to log, as scalars.
 
         Args:
             labels: class of each picture, (B,).
             outputs: of :meth:`call`.
-            training: ignored.
 
         Returns:
             ``loss`` and ``cross_entropy``, which are equal, and ``error`` in percent.

@@ -5,14 +5,15 @@ of runs and the split. Without a split it measures test data if there are any, e
 validation data.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from show_attend_tell.config import runs
 from show_attend_tell.config.settings import experiment_to_dict
 from show_attend_tell.data.digits import Digits, read_digits
-from show_attend_tell.runtime.errors import DigitsError
+from show_attend_tell.runtime.errors import DigitsError, WordsError
 from show_attend_tell.runtime.machine import collect_provenance
 
 
@@ -54,9 +55,17 @@ def open_digits(experiment, work: str | Path, split: str | None) -> tuple[str, D
         DigitsError: the prepared digits are absent, damaged, or not of the split.
     """
     folder, count = Path(work) / experiment.data.name, experiment.data.validation
+    return open_split(lambda name: read_digits(folder, name, count), split)
+
+
+def open_split(read: Callable[[str], Any], split: str | None) -> tuple[str, Any]:
+    """Return the name and the data of a split; by default test data if there are any.
+
+    ``read`` returns the data of a split.
+    """
     if split is None:
         try:
-            return "test", read_digits(folder, "test", count)
-        except DigitsError:  # no such digits, or a damaged file
+            return "test", read("test")
+        except (DigitsError, WordsError):  # no such data, or a damaged file
             split = "val"
-    return split, read_digits(folder, split, count)
+    return split, read(split)

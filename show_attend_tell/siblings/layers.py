@@ -88,11 +88,7 @@ class Cell(keras.layers.Layer):
     ``rnn``: s_t = tanh(W x_t + U s_{t-1} + b). ``lstm``: :func:`lstm_update` of the
     same sum for its four gates, with the bias 1 of the forget gate at the start.
 
-    Args:
-        kind: ``lstm`` or ``rnn``.
-        inputs: width of x.
-        width: n.
-        seed: seed of the initial weights.
+    See :class:`Lstm` for the other arguments.
     """
 
     def __init__(self, kind, inputs, width, seed=0, **kwargs):

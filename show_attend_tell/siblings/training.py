@@ -1,6 +1,6 @@
 """Train models of digits and words: the task, its updates and the compiled step."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Self
 
@@ -13,23 +13,13 @@ from show_attend_tell.config.siblings import DigitExperiment, GenerationExperime
 from show_attend_tell.config.words import ReadExperiment
 from show_attend_tell.data.digits import read_digits
 from show_attend_tell.siblings.models import build_model
-from show_attend_tell.training.divergence import LossMonitor
-from show_attend_tell.training.loop import Summary, Trainer
-from show_attend_tell.training.optimizer import make_plain_optimizer
-from show_attend_tell.training.tensorboard_log import CurveLog
+from show_attend_tell.training.loop import Summary, Task, Trainer
 
 AnyExperiment = DigitExperiment | GenerationExperiment | ReadExperiment
 
 
-class SiblingTask:
-    """The shared half of the trainings, see :class:`training.loop.Trainer`.
-
-    A subclass adds its ``objective`` and its scores. ``validate`` is called with the
-    same model every time.
-
-    Attributes:
-        other: what the data are if their digest has changed.
-        monitored: arguments of the :class:`LossMonitor` that checks its loss.
+class SiblingTask(Task):
+    """The shared half of the trainings.
 
     Args:
         experiment: the settings.
@@ -37,13 +27,10 @@ class SiblingTask:
     """
 
     other = "other digits"
-    monitored: Mapping[str, object]
-    starts_trained = start_counts = False
 
     def __init__(self, experiment: AnyExperiment, digest: str):
-        self.experiment, self.settings = experiment, experiment.training
-        self.metric, self.digest = self.settings.metric, digest
-        self.model = build_model(experiment)
+        super().__init__(experiment)
+        self.digest, self.model = digest, build_model(experiment)
 
     @classmethod
     def open(cls, experiment: AnyExperiment, folder: Path, runs_folder: Path) -> Self:
@@ -51,27 +38,6 @@ class SiblingTask:
         count = experiment.data.validation
         digits = (read_digits(folder, split, count) for split in ("train", "val"))
         return cls(experiment, *digits)
-
-    def compile(self, total_steps: int) -> None:
-        """Compile the model with the optimiser of the settings."""
-        optimizer = make_plain_optimizer(self.settings, total_steps)
-        # An average of trained weights starts at these weights.
-        optimizer.average_from_start = self.starts_trained
-        self.model.compile(optimizer=optimizer)
-        optimizer.build(self.model.trainable_variables)
-
-    def monitor_loss(self, first: float | None) -> LossMonitor:
-        """Return the monitor of the loss; `first` is the first loss, if known."""
-        warmup = self.settings.warmup_steps
-        return LossMonitor(warmup=warmup, first=first, **self.monitored)
-
-    def copy_model(self) -> keras.Model:
-        """Return another model of the same settings."""
-        return build_model(self.experiment)
-
-    def open_log(self, folder: Path) -> CurveLog:
-        """Return the log of curves and scores."""
-        return CurveLog(folder, self.experiment)
 
 
 def train_task(

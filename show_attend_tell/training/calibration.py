@@ -5,6 +5,7 @@ the training photos: photos turned upside down, close-ups, and the caller's pict
 """
 
 import dataclasses
+import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,6 @@ import numpy as np
 from PIL import Image
 
 from show_attend_tell.config.settings import DecodingSettings, Experiment
-from show_attend_tell.data.features import FeatureReader
 from show_attend_tell.data.preprocessing import load_photo
 from show_attend_tell.data.splits import Split, load_splits, open_features
 from show_attend_tell.evaluation.metrics.reward import CiderReward
@@ -36,10 +36,10 @@ from show_attend_tell.training.confidence import (
     measure,
     probability_right,
 )
+from show_attend_tell.training.reranking import describe_split
 
 LEAST = 8  # validation photos, and pictures of a set
 _BATCH = 16  # pictures whose captions are generated together
-_READ_BATCH = 64  # photos read together
 _CLOSE_UP = (0.12, 0.25)  # side as a share of the photo's shorter side
 
 
@@ -73,7 +73,6 @@ def calibrate(
     others: Mapping[str, Iterable[Image.Image]],
     encoder_weights: str | Path | None = None,
     count: int = 200,
-    shown: bool = True,
 ) -> CalibrationReport:
     """Calibrate a model on its prepared data and write the file beside it.
 
@@ -85,7 +84,6 @@ def calibrate(
         encoder_weights: as in
             :func:`~show_attend_tell.inference.engine.matching_encoder`.
         count: validation photos to turn upside down and to crop close-ups from.
-        shown: whether to show progress bars.
 
     Raises:
         CalibrationError: the data have too few photos, or a photo cannot be read.
@@ -111,11 +109,12 @@ def calibrate(
             **others,
         }
         squares = {name: _squares(encoder, name, x) for name, x in pictures.items()}
-        g = _describe_split(reader, train, captioner.grid, shown)
+        describe = functools.partial(describe_photos, grid=captioner.grid)
+        g = describe_split(reader, train, describe)
         space = fit_photo_space(g, train.captions, captioner.vocabulary, captioner.grid)
-        known, scores = _known(captioner, reader, val, space, shown)
+        known, scores = _known(captioner, reader, val, space)
     ood_sets = {
-        name: _statistics(captioner, encoder, space, name, pictures, shown)
+        name: _statistics(captioner, encoder, space, name, pictures)
         for name, pictures in squares.items()
     }
     sources = dict.fromkeys(("upside down", "close-ups"), rows)
@@ -146,11 +145,11 @@ def _halves(
     return half
 
 
-def _known(captioner, reader, val: Split, space: PhotoSpace, shown: bool):
+def _known(captioner, reader, val: Split, space: PhotoSpace):
     """Return statistics (N, 7) and CIDEr (N,) of the validation split."""
     reward, parts, scores = CiderReward(val.captions), [], []
     decoding = _decoding(captioner)
-    with progress_bar(len(val.rows), "photo", "captions", shown=shown) as bar:
+    with progress_bar(len(val.rows), "photo", "captions") as bar:
         for part in generate_captions(captioner, reader, val.rows, decoding):
             start = len(scores)
             words = best_words(captioner, part)
@@ -182,11 +181,10 @@ def _statistics(
     space: PhotoSpace,
     name: str,
     squares: np.ndarray,
-    shown: bool,
 ) -> np.ndarray:
     """Return the statistics of the pictures of a set, (M, 7)."""
     parts, decoding = [], _decoding(captioner)
-    with progress_bar(len(squares), "photo", name, shown=shown) as bar:
+    with progress_bar(len(squares), "photo", name) as bar:
         for start in range(0, len(squares), _BATCH):
             features = encoder.encode(squares[start : start + _BATCH])  # (B, L, D)
             hypotheses = captioner.generate(features, decoding)
@@ -219,16 +217,3 @@ def _close_up(image: Image.Image, size: int, rng: np.random.Generator) -> Image.
     y = int(rng.integers(0, image.height - side + 1))
     part = image.crop((x, y, x + side, y + side))
     return part.resize((size, size), Image.Resampling.BICUBIC)
-
-
-def _describe_split(
-    reader: FeatureReader, data: Split, grid: tuple[int, int], shown: bool
-) -> np.ndarray:
-    """Return g of all photos of a split, (N, 3 D); features are read in batches."""
-    parts = []
-    with progress_bar(len(data.rows), "photo", data.name, shown=shown) as bar:
-        for start in range(0, len(data.rows), _READ_BATCH):
-            rows = data.rows[start : start + _READ_BATCH]
-            parts.append(describe_photos(reader.read(rows), grid))
-            bar.update(len(rows))
-    return np.concatenate(parts)

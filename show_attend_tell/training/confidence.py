@@ -8,6 +8,7 @@ out-of-distribution sets weigh the same, and together they have a fifth of the w
 from collections.abc import Mapping
 
 import numpy as np
+import scipy.stats
 
 from show_attend_tell.data.vocabulary import SPECIAL, Vocabulary
 from show_attend_tell.inference.confidence import (
@@ -37,11 +38,8 @@ def fit_photo_space(
 ) -> PhotoSpace:
     """Fit the distribution of the training photos.
 
-    Args:
-        g: from :func:`inference.confidence.describe_photos`, (N, G).
-        captions: tokenized captions of each photo.
-        vocabulary: the captioner's.
-        grid: (rows, columns) of the annotations.
+    ``g`` is from :func:`inference.confidence.describe_photos`, (N, G), and ``captions``
+    are the tokenized captions of each photo.
 
     Raises:
         CalibrationError: there are too few photos, or no content word.
@@ -176,9 +174,9 @@ def measure(
     fitted without a set judge this set.
 
     Args:
-        space: the distribution of the training photos.
-        known: statistics of validation photos, (N, 7).
-        good: probability that each of their captions is right, (N,).
+        space: see :func:`fit_calibration`, also for `known` and `good`.
+        known: statistics of validation photos.
+        good: probability that each of their captions is right.
         ood_sets: statistics of at least two out-of-distribution sets, (M, 7) each.
         sources: for sets made of validation photos, the row of each photo, (M,).
         half: (N,) bool, the first half.
@@ -218,14 +216,8 @@ def _confidence(model: Calibration, values: np.ndarray) -> np.ndarray:
 def rank_auc(positive: np.ndarray, negative: np.ndarray) -> float:
     """Compute the area under the ROC curve.
 
-    The share of pairs (one value of each group) in which the positive value is
-    larger; equal values count half.
-
-    Args:
-        positive: (P,) values of the group that should be larger, P > 0.
-        negative: (N,) values of the other group, N > 0.
+    The share of pairs (one value of each group) in which the positive value, which
+    should be the larger, is larger; equal values count half.
     """
-    ordered = np.sort(negative)
-    below = np.searchsorted(ordered, positive, "left")  # (P,)
-    not_above = np.searchsorted(ordered, positive, "right")  # (P,)
-    return float((below + not_above).mean() / (2 * len(ordered)))
+    larger = scipy.stats.mannwhitneyu(positive, negative, method="asymptotic").statistic
+    return float(larger / (len(positive) * len(negative)))

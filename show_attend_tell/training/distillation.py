@@ -48,13 +48,8 @@ def make_distillation(
 ) -> Likelihood:
     """Return the objective that trains a model on the words of teachers.
 
-    Args:
-        experiment: the settings.
-        model: a built model, which is compiled before the first update.
-        data: the training photos.
-        readers: readers of their features, see :func:`data.dataset.read_views`.
-        workers: the only worker.
-        files: model files of the teachers.
+    The arguments are those of :class:`maximum_likelihood.Likelihood`, and ``files``,
+    the model files of the teachers.
 
     Raises:
         ConfigError: there are several workers, or attention must be learnt and a model
@@ -107,10 +102,7 @@ def distillation_step(
 ) -> Callable:
     """Return a function of a batch (x, y) that trains the model on the teachers' words.
 
-    Args:
-        model: a compiled captioner.
-        teachers: captioners without dropout.
-        settings: temperature and weight.
+    The model is compiled, and the teachers have no dropout.
     """
 
     def train_step(data: tuple) -> dict:
@@ -165,13 +157,8 @@ def distillation_loss(
 ):
     """Return the mean over captions of the loss of this module.
 
-    Args:
-        model: the student.
-        x: annotations (B, L, D) and input tokens (B, T).
-        targets: words of the given captions, (B, T), 0 for padding.
-        probabilities: the teachers', (B, T, K).
-        attention: the teachers', (B, T, L).
-        settings: temperature and weights.
+    ``model`` is the student, ``probabilities`` and ``attention`` are the teachers', see
+    :func:`mean_outputs`.
     """
     outputs = model(x, training=True)
     mask = ops.cast(ops.not_equal(targets, PAD), "float32")  # (B, T)

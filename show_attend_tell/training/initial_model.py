@@ -7,7 +7,6 @@ training (EMA) is in :mod:`training.optimizer`.
 """
 
 import logging
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,11 +14,9 @@ import numpy as np
 
 from show_attend_tell.config import runs
 from show_attend_tell.config.settings import Experiment
-from show_attend_tell.data.splits import Split
 from show_attend_tell.data.vocabulary import Vocabulary
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.initial_weights import copy_weights
-from show_attend_tell.models.pretrained import model_path
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import ModelFileError
 from show_attend_tell.runtime.files import atomic_path
@@ -27,42 +24,21 @@ from show_attend_tell.runtime.files import atomic_path
 logger = logging.getLogger(__name__)
 
 
-class InitialModel:
-    """The model of ``training.init_from``.
-
-    Args:
-        source: the setting, see :func:`models.pretrained.model_path`.
-        runs_folder: the folder of all runs.
-
-    Raises:
-        ModelFileError, PretrainedModelError: the model cannot be loaded.
-    """
-
-    def __init__(self, source: str, runs_folder: str | Path):
-        self.path = model_path(source, runs_folder)
-        self.captioner = load_captioner(self.path)
-
-    def extend(self, prepared: Vocabulary) -> Vocabulary:
-        """Return the model's words, followed by the new words of the prepared data."""
-        known = self.captioner.vocabulary
-        extended = known.extended(prepared)
-        new = extended.words[len(known) :]
-        if new:
-            logger.info(
-                "%s: %d words are kept, %d are new: %s",
-                self.path,
-                len(known),
-                len(new),
-                ", ".join(new[:10]) + ", ..." * (len(new) > 10),
-            )
-        return extended
-
-    def copy_to(self, model: Captioner, data: Split) -> None:
-        """Set the weights of the model to train; see :func:`copy_weights`."""
-        counts = Counter(
-            word for captions in data.captions for words in captions for word in words
+def extend_vocabulary(
+    path: Path, initial: Captioner, prepared: Vocabulary
+) -> Vocabulary:
+    """Return a model's words, followed by the new words of the prepared data."""
+    known = initial.vocabulary
+    extended = known.extended(prepared)
+    if new := extended.words[len(known) :]:
+        logger.info(
+            "%s: %d words are kept, %d are new: %s",
+            path,
+            len(known),
+            len(new),
+            ", ".join(new[:10]) + ", ..." * (len(new) > 10),
         )
-        copy_weights(self.path, model, counts, self.captioner)
+    return extended
 
 
 def average_models(

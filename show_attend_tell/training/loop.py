@@ -1,8 +1,7 @@
 """Run a training: updates, checkpoints, validation, early stopping and logs.
 
 The loop knows neither captions nor photos. A task provides the model, the updates of an
-epoch and the scores of a validation; see :class:`training.train.CaptionTask` and
-:class:`siblings.training.SiblingTask`.
+epoch and the scores of a validation.
 """
 
 import contextlib
@@ -11,6 +10,7 @@ import functools
 import json
 import math
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +26,9 @@ from show_attend_tell.training.checkpoint import (
     restore_checkpoint,
     save_checkpoint,
 )
+from show_attend_tell.training.divergence import LossMonitor
+from show_attend_tell.training.optimizer import make_optimizer
+from show_attend_tell.training.tensorboard_log import CurveLog
 from show_attend_tell.training.workers import ALONE, Workers
 
 
@@ -51,23 +54,61 @@ class Summary:
     metric: str
 
 
+class Task:
+    """What a training trains; a subclass adds its model, objective and scores.
+
+    It also has ``validate(model, step)``, which returns scores and is called with the
+    same model every time, and ``show(log, model, step)``.
+
+    Attributes:
+        settings: the table ``[training]``.
+        metric: name of the score that selects the model; higher is better.
+        objective: has the number of ``steps`` in an epoch, the number of ``graphs``
+            compiled so far, and ``updates(epoch, start)``, which applies the updates of
+            an epoch from number `start` on and yields the values to log.
+        monitored: arguments of the :class:`LossMonitor` that checks its loss.
+        starts_trained: whether to validate the initial model.
+        start_counts: whether the initial model may be the best.
+        digest: digest of what must not change before the training is resumed.
+        other: what has changed if the digest has, such as ``another vocabulary``.
+
+    Args:
+        experiment: the settings.
+    """
+
+    other: str
+    monitored: Mapping[str, object]
+    starts_trained = start_counts = False
+
+    def __init__(self, experiment):
+        self.experiment, self.settings = experiment, experiment.training
+        self.metric = self.settings.metric
+
+    def compile(self, total_steps: int) -> None:
+        """Compile the model with the optimiser of the settings."""
+        optimizer = make_optimizer(self.settings, total_steps)
+        self.model.compile(optimizer=optimizer, jit_compile=self.settings.jit_compile)
+        optimizer.build(self.model.trainable_variables)
+
+    def copy_model(self) -> keras.Model:
+        """Return another model of the same settings."""
+        return type(self.model).from_config(self.model.get_config())
+
+    def monitor_loss(self, first: float | None) -> LossMonitor:
+        """Return the monitor of the loss; `first` is the first loss, if known."""
+        warmup = self.settings.warmup_steps
+        return LossMonitor(warmup=warmup, first=first, **self.monitored)
+
+    def open_log(self, folder: Path) -> CurveLog:
+        """Return the log of curves and scores."""
+        return CurveLog(folder, self.experiment)
+
+
 class Trainer:
     """A training: a task and its position.
 
-    The ``objective`` of the task has the number of ``steps`` in an epoch, the number of
-    ``graphs`` compiled so far, and ``updates(epoch, start)``, which applies the updates
-    of an epoch from number `start` on and yields the values to log. The other
-    attributes of a task are
-
-    * ``settings``: the table ``[training]``;
-    * ``metric``: name of the score that selects the model; higher is better;
-    * ``starts_trained``: whether to validate the initial model;
-    * ``start_counts``: whether the initial model may be the best;
-    * ``digest``: digest of what must not change before the training is resumed, and
-      ``other``, what has changed if the digest has, such as ``another vocabulary``.
-
     Args:
-        task: the task; its model is compiled.
+        task: the :class:`Task`; its model is compiled.
         workers: the workers that train together.
     """
 
@@ -130,12 +171,6 @@ class Trainer:
             stopped=position.stopped or "all epochs done",
             metric=self.task.metric,
         )
-
-    def _take_chiefs_position(self) -> None:
-        """Set the position to the chief's; the object stays the same."""
-        state = dataclasses.asdict(self.position)
-        state = json.loads(self.workers.gather(json.dumps(state))[0])
-        vars(self.position).update(state)
 
     def _restore(self) -> None:
         """Set the model, its optimiser and the position to the run's checkpoint."""
@@ -258,7 +293,8 @@ class Trainer:
                 self._score(log, bar)
         self.position.validated = self.position.step
         if self.workers.count > 1:
-            self._take_chiefs_position()
+            state = json.dumps(dataclasses.asdict(self.position))
+            vars(self.position).update(json.loads(self.workers.gather(state)[0]))
 
     def _score(self, log, bar: tqdm) -> None:
         """Score the model; keep it if it is the best so far."""

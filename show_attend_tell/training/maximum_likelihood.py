@@ -128,13 +128,8 @@ def _shared_step(
 ) -> Callable:
     """Return a function that applies an update from the parts of a batch.
 
-    Args:
-        model: a compiled model.
-        workers: the workers, more than one.
-        compile_fn: compiles the gradient; None: it stays as it is.
-
-    Returns:
-        A function that returns metrics and ``loss`` of the global batch.
+    It returns metrics and ``loss`` of the global batch. `compile_fn`, if any, compiles
+    the gradient.
     """
     weights = model.trainable_weights
 

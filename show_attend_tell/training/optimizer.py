@@ -6,7 +6,6 @@ import keras
 from keras import ops
 
 from show_attend_tell.config.fields import OptimiserSettings
-from show_attend_tell.config.settings import TrainingSettings
 
 
 class _NormAndAverage:
@@ -123,27 +122,13 @@ def learning_rate(settings: OptimiserSettings, total_steps: int):
     )
 
 
-def make_optimizer(settings: TrainingSettings, total_steps: int):
-    """Return the optimiser of a captioner's experiment.
+def make_optimizer(settings: OptimiserSettings, total_steps: int):
+    """Return the optimiser of an experiment.
 
     Args:
         settings: training settings; with ``init_from`` and no ``initial_share``, the
-            average of weights starts at the weights when ``build`` is called.
-        total_steps: updates of the whole training, for the schedule.
-    """
-    optimizer = make_plain_optimizer(settings, total_steps)
-    optimizer.initial_share = settings.initial_share
-    optimizer.average_from_start = bool(settings.init_from) and not (
-        settings.initial_share
-    )
-    return optimizer
-
-
-def make_plain_optimizer(settings: OptimiserSettings, total_steps: int):
-    """Return the optimiser of a training that starts from random weights.
-
-    Args:
-        settings: training settings.
+            average of weights starts at the weights when ``build`` is called. Not all
+            tasks have both keys.
         total_steps: updates of the whole training, for the schedule.
     """
     decay = settings.average_decay
@@ -154,7 +139,13 @@ def make_plain_optimizer(settings: OptimiserSettings, total_steps: int):
         "ema_momentum": decay or 0.99,
     }
     if settings.optimizer == "rmsprop":
-        return RMSprop(rho=0.95, momentum=0.9, **common)  # the authors' decay
-    if settings.optimizer == "adam":
-        return Adam(**common)
-    return AdamW(weight_decay=settings.weight_decay, **common)
+        optimizer = RMSprop(rho=0.95, momentum=0.9, **common)  # the authors' decay
+    elif settings.optimizer == "adam":
+        optimizer = Adam(**common)
+    else:
+        optimizer = AdamW(weight_decay=settings.weight_decay, **common)
+    share = optimizer.initial_share = getattr(settings, "initial_share", 0.0)
+    optimizer.average_from_start = (
+        bool(getattr(settings, "init_from", "")) and not share
+    )
+    return optimizer

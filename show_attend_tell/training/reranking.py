@@ -11,7 +11,7 @@ landmarks, the coefficients minimise ::
 approximation, Williams and Seeger 2001).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +20,9 @@ import scipy.sparse
 import scipy.sparse.linalg
 
 from show_attend_tell.config.settings import Experiment
-from show_attend_tell.data.features import feature_path
+from show_attend_tell.data.features import FeatureReader, feature_path
 from show_attend_tell.data.splits import (
+    Split,
     folder_of,
     load_split,
     open_features,
@@ -57,15 +58,8 @@ def reranker_path(experiment: Experiment, work: str | Path) -> Path:
     return folder / f"{name}{words}.npz"
 
 
-def fit_reranker(
-    experiment: Experiment, work: str | Path = "prepared", progress: bool = True
-) -> Reranker:
+def fit_reranker(experiment: Experiment, work: str | Path = "prepared") -> Reranker:
     """Fit a reranker to the training photos of an experiment.
-
-    Args:
-        experiment: settings of the data and the encoder.
-        work: folder of prepared data.
-        progress: whether to show a progress bar.
 
     Raises:
         FeatureError, ManifestError, VocabularyError: prepared data are absent or
@@ -74,15 +68,25 @@ def fit_reranker(
     vocabulary = Vocabulary.load(vocabulary_path(experiment, work))
     with open_features(experiment, work) as reader:
         data = load_split(experiment, work, "train", reader)
-        photos = []
-        with progress_bar(len(data.rows), "photo", "train", shown=progress) as bar:
-            for start in range(0, len(data.rows), _BATCH):
-                rows = data.rows[start : start + _BATCH]
-                photos.append(descriptors(reader.read(rows)))
-                bar.update(len(rows))
+        photos = describe_split(reader, data, descriptors)
         identity = reader.attributes["identity"]
     captions = [list(map(vocabulary.encode, photo)) for photo in data.captions]
-    return fit(np.concatenate(photos), captions, vocabulary.words, identity)
+    return fit(photos, captions, vocabulary.words, identity)
+
+
+def describe_split(
+    reader: FeatureReader,
+    data: Split,
+    describe: Callable[[np.ndarray], np.ndarray],
+) -> np.ndarray:
+    """Describe all photos of a split, (N, ...); features are read in batches."""
+    parts = []
+    with progress_bar(len(data.rows), "photo", data.name) as bar:
+        for start in range(0, len(data.rows), _BATCH):
+            rows = data.rows[start : start + _BATCH]
+            parts.append(describe(reader.read(rows)))
+            bar.update(len(rows))
+    return np.concatenate(parts)
 
 
 def fit(

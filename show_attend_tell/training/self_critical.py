@@ -23,7 +23,6 @@ from show_attend_tell.config.settings import DecodingSettings, Experiment
 from show_attend_tell.data.dataset import part_of, read_views, shown_items
 from show_attend_tell.data.splits import Split
 from show_attend_tell.data.vocabulary import PAD, START, Vocabulary
-from show_attend_tell.decoding import Hypotheses
 from show_attend_tell.evaluation.metrics.reward import CiderReward
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.training.maximum_likelihood import compiled_step
@@ -33,12 +32,8 @@ from show_attend_tell.training.workers import ALONE, Workers
 class SelfCritical:
     """Train on captions that the model generates for every training photo.
 
-    Args:
-        experiment: the settings; ``batch_size / hypotheses`` photos an update.
-        model: a built model, which is compiled before the first update.
-        data: the training photos.
-        readers: readers of their features, see :func:`data.dataset.read_views`.
-        workers: the workers, each of which has its part of an update's photos.
+    An update has ``batch_size / hypotheses`` photos, of which each worker has its part.
+    The arguments are those of :class:`maximum_likelihood.Likelihood`.
     """
 
     def __init__(
@@ -52,8 +47,9 @@ class SelfCritical:
         settings = experiment.training
         self.model, self.data, self.readers = model, data, readers
         self.hypotheses, self.seed = settings.hypotheses, settings.seed
-        once = np.ones(len(data.rows))
-        self.weights = once if data.weights is None else data.weights
+        self.weights = data.weights
+        if data.weights is None:
+            self.weights = np.ones(len(data.rows))
         self.photos = settings.batch_size // settings.hypotheses
         workers.require_divisible(self.photos, "batch_size / hypotheses")
         self.workers, self.part = workers, part_of(self.photos, *workers.part)
@@ -81,7 +77,11 @@ class SelfCritical:
         rows = self.data.rows[chosen]
         features = read_views(self.readers, rows, rng, self.photos, self.part)
         chosen = chosen[self.part]
-        written = self._generate(features)
+        search = DecodingSettings(
+            beam=self.hypotheses, max_words=self.max_words, batch_size=len(features)
+        )
+        count = self.settings.epochs * len(self.data.rows)
+        written = self.model.generate(features, search, photos=count)
         present = written.lengths > 0  # (P, K)
         present[len(chosen) :] = False  # padding of the last batch
         rewards = np.zeros(present.shape)
@@ -100,14 +100,6 @@ class SelfCritical:
         values = self._step(x, targets, weight)
         total, count = self.workers.total([rewards[present].sum(), present.sum()])
         return {**values, "reward": total / max(count, 1)}
-
-    def _generate(self, features: np.ndarray) -> Hypotheses:
-        """Return K captions of each photo of features (P, L, D)."""
-        search = DecodingSettings(
-            beam=self.hypotheses, max_words=self.max_words, batch_size=len(features)
-        )
-        photos = self.settings.epochs * len(self.data.rows)
-        return self.model.generate(features, search, photos=photos)
 
 
 def reward_words(

@@ -89,10 +89,7 @@ class CurveLog:
 class TrainingLog(CurveLog):
     """Write a captioner's curves, scores, sample captions and histograms.
 
-    Args:
-        folder: the run folder.
-        experiment: the settings, logged as text.
-        validation: the split whose first photos are shown.
+    ``validation`` is the split whose first photos are shown.
     """
 
     def __init__(self, folder: Path, experiment: Experiment, validation: Split):

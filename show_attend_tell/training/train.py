@@ -3,7 +3,9 @@
 import contextlib
 import dataclasses
 import hashlib
+import itertools
 import json
+from collections import Counter
 from pathlib import Path
 
 from show_attend_tell.config import runs
@@ -18,14 +20,15 @@ from show_attend_tell.data.splits import (
 from show_attend_tell.data.vocabulary import Vocabulary
 from show_attend_tell.evaluation.validation import validate
 from show_attend_tell.models.captioner import Captioner
+from show_attend_tell.models.initial_weights import copy_weights
 from show_attend_tell.models.pretrained import model_path
+from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import RunError
 from show_attend_tell.training.distillation import make_distillation
-from show_attend_tell.training.divergence import CaptionMonitor, LossMonitor
-from show_attend_tell.training.initial_model import InitialModel
-from show_attend_tell.training.loop import Summary, Trainer
+from show_attend_tell.training.divergence import CaptionMonitor
+from show_attend_tell.training.initial_model import extend_vocabulary
+from show_attend_tell.training.loop import Summary, Task, Trainer
 from show_attend_tell.training.maximum_likelihood import Likelihood
-from show_attend_tell.training.optimizer import make_optimizer
 from show_attend_tell.training.self_critical import SelfCritical
 from show_attend_tell.training.tensorboard_log import TrainingLog
 from show_attend_tell.training.workers import ALONE, Workers
@@ -88,16 +91,11 @@ def _prepared_words(experiment: Experiment, work: str | Path) -> Vocabulary:
     return Vocabulary.load(vocabulary_path(experiment, work))
 
 
-class CaptionTask:
-    """The training of a captioner, see :class:`training.loop.Trainer`.
+class CaptionTask(Task):
+    """The training of a captioner.
 
-    Args:
-        stack: closes the readers of the features.
-        experiment: the settings.
-        work: folder of prepared data.
-        runs_folder: the folder of all runs.
-        resume: whether the run is continued.
-        workers: the workers that train together.
+    ``stack`` closes the readers of the features; the other arguments are those of
+    :func:`train`.
     """
 
     other = "another vocabulary"
@@ -111,8 +109,7 @@ class CaptionTask:
         resume: bool,
         workers: Workers,
     ):
-        self.experiment, self.settings = experiment, experiment.training
-        self.metric = self.settings.metric
+        super().__init__(experiment)
         self.starts_trained = bool(self.settings.init_from)
         reader = stack.enter_context(open_features(experiment, work))
         self.reader, self._warn_if_equal = reader, CaptionMonitor()
@@ -127,10 +124,11 @@ class CaptionTask:
             file = Path(runs_folder) / experiment.name / runs.VOCABULARY
             vocabulary = Vocabulary.load(file) if file.is_file() else vocabulary
         elif self.starts_trained:
-            start = InitialModel(self.settings.init_from, runs_folder)
-            vocabulary = start.extend(vocabulary)
+            path = model_path(self.settings.init_from, runs_folder)
+            start = path, load_captioner(path)
+            vocabulary = extend_vocabulary(*start, vocabulary)
         self.digest = _digest(json.dumps(vocabulary.words))
-        self.model = self._build(vocabulary)
+        self.model, self.monitored = self._build(vocabulary), {"words": len(vocabulary)}
         self._initialise(start)
         arguments = experiment, self.model, data, readers, workers
         if self.settings.objective == "distil":
@@ -144,18 +142,20 @@ class CaptionTask:
         if self.model.hard_attention is not None:
             self.model.hard_attention.share_batch(*workers.part)
 
-    def _initialise(self, start: InitialModel | None) -> None:
+    def _initialise(self, start: tuple[Path, Captioner] | None) -> None:
         """Set the scale of the annotations and the weights of the initial model."""
         experiment, model = self.experiment, self.model
         if experiment.model.scale_annotations:
             rows, seed = self.data.rows, self.settings.seed
             model.set_annotation_scale(measure_deviation(self.reader, rows, seed))
-        self.start_counts = False
         if start is not None:
-            start.copy_to(model, self.data)
+            path, initial = start
+            captions = itertools.chain.from_iterable(self.data.captions)
+            counts = Counter(itertools.chain.from_iterable(captions))
+            copy_weights(path, model, counts, initial)
             # The score of an initial model with the other attention type must not
             # enter model selection.
-            attention = start.captioner.settings.attention
+            attention = initial.settings.attention
             self.start_counts = attention == experiment.model.attention
 
     def identity(self) -> list[str]:
@@ -183,21 +183,6 @@ class CaptionTask:
             transformer=experiment.transformer,
             seed=experiment.training.seed,
         )
-
-    def compile(self, total_steps: int) -> None:
-        """Compile the captioner with the optimiser of the settings."""
-        optimizer = make_optimizer(self.settings, total_steps)
-        self.model.compile(optimizer=optimizer, jit_compile=self.settings.jit_compile)
-        optimizer.build(self.model.trainable_variables)
-
-    def copy_model(self) -> Captioner:
-        """Return another captioner of the same settings."""
-        return Captioner.from_config(self.model.get_config())
-
-    def monitor_loss(self, first: float | None) -> LossMonitor:
-        """Return the check of the loss per word."""
-        words, warmup = len(self.model.vocabulary), self.settings.warmup_steps
-        return LossMonitor(words, warmup, first)
 
     def open_log(self, folder: Path) -> TrainingLog:
         """Return the log of captions and attention."""

@@ -17,6 +17,8 @@ OURS = [{"image_id": "1", "caption": "a dog", "log_prob": -1.5}, COCO[0]]
 def write(tmp_path):
     def write(content) -> str:
         path = tmp_path / "captions.json"
+        if isinstance(content, dict):
+            content = [{"image_id": k, "caption": v} for k, v in content.items()]
         text = content if isinstance(content, str) else json.dumps(content)
         path.write_text(text, encoding="utf-8")
         return path
@@ -46,18 +48,18 @@ def test_a_number_matches_a_coco_file_name(write):
     ("content", "message"),
     [
         ([*COCO, COCO[0]], "1 photos captioned more than once: 2; "),
-        ('{"1": "a", "1": "b", "2": "c"}', "1 photos captioned more than once: 1; "),
         ({**CAPTIONS, "3": "x"}, "1 photos not in the split: 3; "),
         (COCO[:1], "1 photos without a caption: 1; "),
-        ({}, "not empty"),
         ([], "not empty"),
         ("3", "must be a list"),
+        ('{"1": "a dog"}', "must be a list"),
+        (r'[{"image_id": "1", "caption": "\ud800"}]', "entry 1: must be a list"),
         ("[", "cannot be read as JSON"),
-        ([["1", "a"]], "entry 1: must have `image_id`"),
-        ([COCO[0], {"image_id": 1.5, "caption": "a"}], "entry 2: must have"),
-        ([{"image_id": True, "caption": "a"}], "entry 1: must have"),
-        ([{"image_id": 1}], "entry 1: must have"),
-        ({"1": None, "2": "a"}, "entry 1: must have"),
+        ([["1", "a"]], "entry 1: must be a list"),
+        ([COCO[0], {"image_id": 1.5, "caption": "a"}], "entry 2: must be a list"),
+        ([{"image_id": True, "caption": "a"}], "entry 1: must be a list"),
+        ([{"image_id": 1}], "entry 1: must be a list"),
+        ({"1": None, "2": "a"}, "entry 1: must be a list"),
         (dict.fromkeys("abcd", "x"), r"4 photos .*: a, b, c, \.\.\.;"),
     ],
 )

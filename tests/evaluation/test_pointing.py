@@ -89,12 +89,6 @@ def test_centres_of_cells_are_even_over_the_region(rows, columns, start, extent)
     assert (centres[:, 1] < region[3]).all()
 
 
-@pytest.mark.parametrize("shape", [(6, 16), (7, 15), (112,)])
-def test_attention_of_another_shape_raises_a_value_error(shape):
-    with pytest.raises(ValueError, match="`alpha` must have shape"):
-        point(WORDS, np.zeros(shape), (4, 4), SCENE)
-
-
 def test_every_mention_has_the_same_weight_in_the_scores():
     photos = [[[1, 0.5, 0.25, 0], [1, 0.5, 0.25, 1]], [[0, 0.2, 0.25, 1]]]
     scores = [np.array(photo) for photo in photos] + [np.zeros((0, 4))]

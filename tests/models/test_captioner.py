@@ -6,9 +6,7 @@ import pytest
 import tiny_captioner as tiny
 import tiny_transformer
 from checks import assert_same_outputs
-from tiny_captioner import MODES, TOLERANCE, B, D, K, L, T, arrays
-
-from show_attend_tell.reference import lstm
+from tiny_captioner import MODES, B, D, K, L, T, arrays
 
 
 @pytest.mark.parametrize("decoder", [tiny, tiny_transformer])
@@ -35,27 +33,6 @@ def test_annotations_are_divided_by_their_deviation(rng, batch):
     model.set_annotation_scale(4.0)
     found = tiny.outputs_of(model, *batch[:2])
     assert_same_outputs(found, tiny.expected(model, *batch[:2], 0.25))
-    with pytest.raises(ValueError, match="`deviation` must be positive. Received: 0"):
-        model.set_annotation_scale(0)
-
-
-def test_method_names_of_the_reference_agree_with_call(model, batch):
-    a, inputs, _ = batch
-    first = tiny.outputs_of(model, a, inputs)
-    prepared = model._prepare(a)
-    projected = model.decoder._project_features(prepared)
-    c, h = model.decoder._get_initial_lstm(prepared)
-    z_hat, alpha, beta = model.decoder._attention_layer(prepared, projected, h)
-    for b, photo in enumerate(a.astype(float)):
-        p, s = tiny.weights(model), model.settings
-        read = lstm.read_photo(p, s, photo)
-        state = lstm.start(p, s, read)
-        context = lstm.attend(p, s, read, state["h"])[0]
-        np.testing.assert_allclose(z_hat[b], context[0], **TOLERANCE)
-        np.testing.assert_allclose(h[b], state["h"][0], **TOLERANCE)
-        np.testing.assert_allclose(c[b], state["c"][0], **TOLERANCE)
-    np.testing.assert_allclose(alpha, first["alpha"][:, 0], **TOLERANCE)
-    np.testing.assert_allclose(beta, first["beta"][:, 0], **TOLERANCE)
 
 
 OF_MODEL = ({"embedding_dropout": 0.5}, {"channel_dropout": 0.5})
@@ -104,12 +81,3 @@ def test_an_unknown_number_of_words_is_refused_in_one_line(model):
     }
     with pytest.raises(ValueError, match="pad every batch to a fixed T"):
         model.call(symbolic)
-
-
-@pytest.mark.parametrize("builder", [tiny, tiny_transformer])
-def test_the_summary_prints_the_shape_of_every_layer(rng, capsys, builder):
-    builder.build(rng).summary(line_length=90)
-    printed = capsys.readouterr().out
-    assert f"(None, None, {K})" in printed
-    assert f"(None, {D})" in printed
-    assert "?" not in printed

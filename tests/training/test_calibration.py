@@ -86,7 +86,7 @@ def calibrate_with_noise(work, model, count=10):
     """Calibrate a model with pictures of noise."""
     pixels = np.random.default_rng(0).integers(0, 256, (count, 32, 32, 3), np.uint8)
     noise = {"noise": [Image.fromarray(picture) for picture in pixels]}
-    return calibrate(EXPERIMENT, work, model, noise, count=10, shown=False)
+    return calibrate(EXPERIMENT, work, model, noise, count=10)
 
 
 @pytest.fixture(scope="module")
@@ -192,7 +192,7 @@ def test_a_calibration_is_of_captions_ranked_by_one_reranker(
 ):
     model, whole = tmp_path / "model.keras", prepared / "model.keras"
     shutil.copy(whole, model)
-    reranker = fit_reranker(EXPERIMENT, prepared, progress=False)
+    reranker = fit_reranker(EXPERIMENT, prepared)
     save_reranker(reranker, reranker_beside(model))
     calibrate_with_noise(prepared, model)
     ranked = load(model)

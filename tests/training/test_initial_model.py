@@ -16,11 +16,11 @@ from tiny_training import (
 
 from show_attend_tell.cli.main import main
 from show_attend_tell.data.vocabulary import Vocabulary
-from show_attend_tell.models.pretrained import NAMES, shipped_model
+from show_attend_tell.models.pretrained import NAMES, model_path, shipped_model
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import ModelFileError, RunError
 from show_attend_tell.training import initial_model
-from show_attend_tell.training.initial_model import InitialModel, average_models
+from show_attend_tell.training.initial_model import average_models, extend_vocabulary
 
 
 @pytest.fixture
@@ -88,12 +88,13 @@ def test_the_saved_model_has_its_share_of_the_initial_weights(
 
 def test_the_shipped_model_is_found_by_its_name(tmp_path):
     for name in NAMES:
-        start = InitialModel(name, tmp_path)
-        assert start.path == shipped_model(name)
-        kind = type(start.captioner.decoder).__name__
+        start = load_captioner(path := model_path(name, tmp_path))
+        assert path == shipped_model(name)
+        kind = type(start.decoder).__name__
         assert kind == ("TransformerDecoder" if name == "shipped" else "LstmDecoder")
-    words = start.captioner.vocabulary.words
-    assert start.extend(Vocabulary((*words[:9], "rex"))).words == (*words, "rex")
+    words = start.vocabulary.words
+    ours = Vocabulary((*words[:9], "rex"))
+    assert extend_vocabulary(path, start, ours).words == (*words, "rex")
     assert experiment(training={"init_from": "shipped"}).training.init_from == "shipped"
 
 

@@ -12,7 +12,7 @@ from show_attend_tell.config.runs import CHECKPOINT, MODEL
 from show_attend_tell.config.siblings import DigitTrainingSettings
 from show_attend_tell.training.divergence import LossMonitor
 from show_attend_tell.training.loop import Trainer
-from show_attend_tell.training.optimizer import make_plain_optimizer
+from show_attend_tell.training.optimizer import make_optimizer
 
 STEPS = 2  # updates per epoch
 
@@ -32,7 +32,7 @@ class Counting:
         return keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
 
     def compile(self, total_steps):
-        self.model.compile(make_plain_optimizer(self.settings, total_steps))
+        self.model.compile(make_optimizer(self.settings, total_steps))
         self.model.optimizer.build(self.model.trainable_variables)
 
     def updates(self, epoch, start=0):

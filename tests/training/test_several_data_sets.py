@@ -79,7 +79,7 @@ def test_training_by_reward_and_distillation_show_weighted_photos(
 
 def test_a_reranker_and_an_evaluation_see_the_photos_of_all_sets(work, tmp_path):
     done = go(work, tmp_path, training={"epochs": 1}, **DATA)
-    reranker = fit_reranker(SETS, work, progress=False)
+    reranker = fit_reranker(SETS, work)
     assert len(reranker.landmarks) == 24
     assert reranker_path(SETS, work).name == "reranker-Tiny-last+more.npz"
     quiet = {"tokenizer": "simple", "progress": False}

@@ -143,13 +143,9 @@ def ptb_tokenize(texts: Sequence[str], timeout: float) -> list[str]:
     arguments = ["-cp", _jar("tokenizer", f"{STANFORD}.jar")]
     arguments += ["edu.stanford.nlp.process.PTBTokenizer", "-preserveLines"]
     arguments += ["-lowerCase"]
-    answer = iter(_answers("PTB tokenizer", arguments, full, len(full), timeout))
-    return [_without_punctuation(next(answer)) if line else "" for line in lines]
-
-
-def _without_punctuation(line: str) -> str:
-    words = line.rstrip().split(" ")
-    return " ".join(word for word in words if word not in _PUNCTUATION)
+    answers = iter(_answers("PTB tokenizer", arguments, full, len(full), timeout))
+    tokens = (next(answers).rstrip().split(" ") if line else () for line in lines)
+    return [" ".join(w for w in words if w not in _PUNCTUATION) for words in tokens]
 
 
 def meteor(
@@ -243,12 +239,7 @@ def _meteor_of_sums(sums: np.ndarray) -> np.ndarray:
 def spice(
     hypotheses: Sequence[str], references: Sequence[Sequence[str]], timeout: float
 ) -> Scored:
-    """Compute the mean SPICE F-score of tokenized captions.
-
-    Args:
-        hypotheses: N captions, words joined by spaces.
-        references: references of each caption, in the same form.
-        timeout: seconds for Java to start; time per caption is added.
+    """Compute the mean SPICE F-score of captions; see :func:`meteor` for the arguments.
 
     Raises:
         JavaError: Java or Stanford CoreNLP is absent, or the program fails.

@@ -101,10 +101,7 @@ def tanh_scores(exp_projected, state, w_att):
     term equal for all locations cancels in the softmax. exp(2P) is computed once per
     photo, exp(2s) once per step, where tanh would be computed for every location.
 
-    Args:
-        exp_projected: exp(2P), (B, L, A) or (B, 1, L, A).
-        state: s, (B, A) or (B, W, A).
-        w_att: (A,).
+    ``exp_projected`` is exp(2P), (B, L, A) or (B, 1, L, A), and ``state`` s.
     """
     exp_state = ops.expand_dims(exp_twice(state), -2)  # (..., A) -> (..., 1, A)
     r = 1 / (1 + exp_projected * exp_state)  # (..., L, A)

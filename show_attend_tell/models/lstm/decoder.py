@@ -2,8 +2,8 @@
 
 A step is attention, gate, LSTM and deep output. Training runs the steps of
 :mod:`models.lstm.fast_gradient`, which computes the same numbers faster.
-``_get_initial_lstm``, ``_project_features`` and ``_attention_layer`` have the names of
-the reference implementation.
+``_get_initial_lstm`` and ``_project_features`` have the names of the reference
+implementation.
 
 Notation and shapes: :mod:`show_attend_tell.models.lstm.attention`.
 """
@@ -57,12 +57,8 @@ class LstmDecoder(MatrixLayer):
     The products of h that a step needs (W_h h for attention, U h for the LSTM,
     f_beta) are one matrix product with :meth:`state_kernel`.
 
-    Args:
-        settings: a :class:`~show_attend_tell.config.settings.ModelSettings`.
-        vocabulary_size: K.
-        annotation_width: D.
-        grid: not used: the paper's attention knows no positions.
-        seed: seed of the initial weights.
+    See :class:`models.decoder_interface.CaptionDecoder` for the arguments. `grid` is
+    not used: the paper's attention knows no positions.
     """
 
     shares_photos = False  # the initial state of each caption has its own dropout
@@ -242,10 +238,6 @@ class LstmDecoder(MatrixLayer):
         # (..., m) -> (..., K)
         return product(dropout(ops.tanh(hidden)), self.l_o, precision) + self.l_o_b
 
-    def compute_output_shape(self, input_shape):
-        """Return the shape of the logits of photos' captions, (B, T, K)."""
-        return (input_shape[0], None, self.embedding.shape[0])
-
     def memory(self, annotations, parts=WHOLE, dropouts=NO_DROPOUT) -> LstmMemory:
         """Project photos, (P, L, D), once; no dropout is applied."""
         projected = self._project_features(annotations, parts.precision)
@@ -307,13 +299,3 @@ class LstmDecoder(MatrixLayer):
         logits = self.readout(embedded, out.h, out.z_hat, keep)  # (B, W, K)
         state = {"h": out.h, "c": out.c}
         return NextWord(logits, state, out.alpha, out.context_weights, out.beta)
-
-    def _attention_layer(self, features, features_proj, h):
-        """Return the gated context (B, D), alpha (B, L) and beta (B,) for h (B, n)."""
-        beta_logit = None
-        if self.settings.selector:
-            beta_logit = ops.matmul(h, self.w_beta) + self.b_beta
-        state, w_att = ops.matmul(h, self.w_h), ops.reshape(self.w_att, (-1,))
-        a = self._seen(features)
-        result = attend(a, features_proj, state, w_att, beta_logit)
-        return result.z_hat, result.alpha, result.beta

@@ -176,10 +176,8 @@ class HardAttention(keras.layers.Layer):
     def terms(self, log_p, outputs, mask):
         """Return the REINFORCE and the entropy term of each row, to be maximised, (R,).
 
-        Args:
-            log_p: log p(y_t|s~,a), (R, T), 0 for padding, without a gradient.
-            outputs: see :meth:`surrogate`.
-            mask: (R, T).
+        ``log_p`` is log p(y_t|s~,a), (R, T), 0 for padding, without a gradient; see
+        :meth:`surrogate` for the outputs.
         """
         s, alpha = self.settings, outputs["alpha"]
         reward = s.reinforce_weight * s.reward_scale * self._advantages(log_p, mask)
@@ -202,7 +200,8 @@ class HardAttention(keras.layers.Layer):
         if s.reward_per == "caption_mean":
             length = ops.maximum(ops.sum(mask, axis=-1, keepdims=True), 1)  # (R, 1)
             return ops.sum(gains, axis=-1, keepdims=True) / length
-        return reward_to_go(gains)  # (R, T)
+        # Of each t, the sum over k >= t, (R, T) -> (R, T)
+        return ops.flip(ops.cumsum(ops.flip(gains, axis=1), axis=1), axis=1)
 
     def _update_metrics(self, log_likelihood, alpha, sampled, mask):
         """Update the means of rewards, log p(y|s~,a) (R,), and of attention."""
@@ -283,11 +282,6 @@ def mean_of_others(values, samples):
     return ops.reshape((total - each) / (samples - 1), (-1, *shape))  # -> (R, ...)
 
 
-def reward_to_go(rewards):
-    """Return sum_{k >= t} r_k for each t, (R, T) -> (R, T)."""
-    return ops.flip(ops.cumsum(ops.flip(rewards, axis=1), axis=1), axis=1)
-
-
 def moved_average(average, mean, decay, present=True):
     """Return the moving average after a batch: d b + (1 - d) mean.
 
@@ -304,15 +298,9 @@ def moved_average(average, mean, decay, present=True):
 
 
 def location_log_probs(alpha, context_weights, mask):
-    """Return log alpha_t[s_t] of each location; log p(s|a) is their sum over t.
+    """Return log alpha_t[s_t] of each location, (R, T), 0 for padding.
 
-    Args:
-        alpha: (R, T, L).
-        context_weights: one-hot s_t, (R, T, L).
-        mask: (R, T).
-
-    Returns:
-        (R, T), 0 for padding.
+    Their sum over t is log p(s|a). ``context_weights`` are one-hot s_t, (R, T, L).
     """
     log_probs = ops.sum(context_weights * _log(alpha), axis=-1)  # (R, T, L) -> (R, T)
     return log_probs * ops.cast(mask, alpha.dtype)
@@ -321,9 +309,7 @@ def location_log_probs(alpha, context_weights, mask):
 def location_entropies(alpha, mask):
     """Return H[s] = -sum_t sum_i alpha_ti log alpha_ti of each caption, in nats, (R,).
 
-    Args:
-        alpha: (R, T, L).
-        mask: (R, T).
+    ``alpha`` is (R, T, L).
     """
     entropy = -ops.sum(alpha * _log(alpha), axis=-1)  # (R, T, L) -> (R, T)
     return ops.sum(entropy * ops.cast(mask, alpha.dtype), axis=-1)  # (R, T) -> (R,)

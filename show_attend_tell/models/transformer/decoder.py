@@ -56,15 +56,7 @@ class Memory(NamedTuple):
 
 
 class TransformerDecoder(MatrixLayer):
-    """A Transformer, see :class:`models.decoder_interface.CaptionDecoder`.
-
-    Args:
-        settings: a :class:`config.captioner.TransformerSettings`.
-        vocabulary_size: K.
-        annotation_width: D.
-        grid: rows and columns of the annotations.
-        seed: seed of the initial weights.
-    """
+    """A Transformer, see :class:`models.decoder_interface.CaptionDecoder`."""
 
     shares_photos = True
 
@@ -100,10 +92,6 @@ class TransformerDecoder(MatrixLayer):
             self.l_o = self.matrix("l_o", d, vocabulary_size, seeds)
         self.l_o_b = self.bias("l_o_b", vocabulary_size)
         self.built = True
-
-    def compute_output_shape(self, input_shape):
-        """Return the shape of the logits of photos' captions, (B, T, K)."""
-        return (input_shape[0], None, self.embedding.shape[0])
 
     def memory(
         self,

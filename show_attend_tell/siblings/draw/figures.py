@@ -28,7 +28,7 @@ def tile(pictures: np.ndarray, columns: int, scale: int, boxes=None) -> Image.Im
     Args:
         pictures: (N, H, W) in [0, 1].
         columns: pictures in a row.
-        scale: side of a pixel.
+        scale: see above.
         boxes: the window of each picture, from :func:`window_boxes`, or None for a
             picture without a window.
     """
@@ -158,10 +158,7 @@ def canvas_strip(images: np.ndarray, outputs: dict, model: Draw, scale=2):
 def nearest_figure(drawn: np.ndarray, training: np.ndarray, scale: int) -> Image.Image:
     """Return drawn pictures in a row, and below each the nearest training picture.
 
-    Args:
-        drawn: (N, H, W) in [0, 1].
-        training: (M, H, W) uint8.
-        scale: side of a pixel.
+    ``drawn`` is (N, H, W) in [0, 1], ``training`` (M, H, W) uint8.
     """
     flat = training.reshape(len(training), -1).astype(np.float32) / 255
     queries = drawn.reshape(len(drawn), -1).astype(np.float32)

@@ -43,7 +43,18 @@ class GenerationTask(SiblingTask):
         self.dynamic = experiment.data.binarise == "dynamic"
         digits = digits if self.dynamic else binarise_fixed(digits, "train")
         self.images = digits.images
-        step = compiled_step(self.model, self.settings.jit_compile)
+
+        def values_of(images, noise):
+            pictures = tf.cast(images, "float32") / 255
+            return self.model.losses_of(self.model.draw(pictures, noise))
+
+        update = compile_step(self.model, values_of, self.settings.jit_compile)
+
+        @functools.partial(tf.function, autograph=False)
+        def step(images):
+            # Outside XLA, which spends a fifth of the step on the noise on a CPU.
+            return update(images, self.model.sample_noise(tf.shape(images)[0]))
+
         count = len(self.images)
         self.objective = Updates(self.settings, count, self.make_batch, step)
         self._measurer = None
@@ -83,21 +94,6 @@ class GenerationTask(SiblingTask):
         with log.writer.as_default(step=step):
             for name, image in drawn.items():
                 tf.summary.image(name, np.asarray(image)[None])
-
-
-def compiled_step(model: Draw, jit_compile: bool):
-    """Return the compiled training step of binary images (B, H, H) uint8."""
-
-    def values_of(images, noise):
-        return model.losses_of(model.draw(tf.cast(images, "float32") / 255, noise))
-
-    update = compile_step(model, values_of, jit_compile)
-
-    def step(images):
-        # Outside XLA, which spends a fifth of the step on the noise on a CPU.
-        return update(images, model.sample_noise(tf.shape(images)[0]))
-
-    return tf.function(step, autograph=False)
 
 
 train = functools.partial(train_task, GenerationTask)

@@ -234,27 +234,19 @@ class RecurrentAttention(DigitClassifier):
             return ops.expand_dims(mean_of_others(reward, self.settings.samples), 1)
         return ops.broadcast_to(self.moving, (ops.shape(reward)[0], 1))
 
-    def losses_of(self, labels, outputs, training=True) -> dict:
-        """Return the mean loss and the values to log, as scalars.
+    def losses_of(self, labels, outputs) -> dict:
+        """Return the mean loss of a training step and the values to log, as scalars.
 
-        Args:
-            labels: class of each picture, (B,).
-            outputs: of :meth:`call`, for one or more runs of each picture.
-            training: whether the moving average of the reward is updated.
+        The moving average of the reward is updated. ``outputs`` are those of
+        :meth:`call`, for one or more runs of each picture.
         """
-        labels = ops.cast(labels, "int32")
-        if training:
-            labels = ops.repeat(labels, self.settings.samples, axis=0)
+        labels = ops.repeat(ops.cast(labels, "int32"), self.settings.samples, axis=0)
         terms = self.loss_terms(labels, outputs)
         values = {name: ops.mean(term) for name, term in terms.items()}
         loss = values["cross_entropy"] + values["baseline_error"]
         loss = loss + self.settings.reinforce_weight * values["reinforce"]
-        if training:
-            old, decay = (
-                ops.convert_to_tensor(self.moving),
-                self.settings.baseline_decay,
-            )
-            self.moving.assign(moved_average(old, values["reward"], decay))
+        old, decay = ops.convert_to_tensor(self.moving), self.settings.baseline_decay
+        self.moving.assign(moved_average(old, values["reward"], decay))
         values["error"] = 100 * (1 - values["reward"])
         return {"loss": loss, **values, **self._place_statistics(outputs)}
 

@@ -14,7 +14,6 @@ from show_attend_tell.data.digits import (
     make_pictures,
 )
 from show_attend_tell.inference.visualization.attention_figure import figure_to_array
-from show_attend_tell.siblings.classifier import DigitClassifier
 from show_attend_tell.siblings.ram.figures import (
     draw_glimpses,
     glimpses_of,
@@ -50,7 +49,13 @@ class ClassificationTask(SiblingTask):
         super().__init__(experiment, digits.digest())
         self.pictures = held_out_pictures(validation, experiment.data, "val")
         self.digits = digits
-        step = compiled_step(self.model, self.settings.jit_compile)
+
+        def values_of(images, labels):
+            pictures = tf.cast(images, "float32") / 255
+            outputs = self.model(pictures, training=True)
+            return self.model.losses_of(labels, outputs)
+
+        step = compile_step(self.model, values_of, self.settings.jit_compile)
         count = len(digits.labels)
         self.objective = Updates(self.settings, count, self.make_batch, step)
         self._predictor, self._shown, self._warned = None, None, False
@@ -98,16 +103,6 @@ class ClassificationTask(SiblingTask):
         figure = draw_glimpses(images, glimpses, first.classes)
         with log.writer.as_default(step=step):
             tf.summary.image("glimpses", figure_to_array(figure, DPI)[None])
-
-
-def compiled_step(model: DigitClassifier, jit_compile: bool):
-    """Return the compiled training step of images (B, H, H) uint8 and labels (B,)."""
-
-    def values_of(images, labels):
-        pictures = tf.cast(images, "float32") / 255
-        return model.losses_of(labels, model(pictures, training=True))
-
-    return compile_step(model, values_of, jit_compile)
 
 
 train = functools.partial(train_task, ClassificationTask)

@@ -26,12 +26,14 @@ s1 does not depend on the attention, so training computes all T steps of attenti
 together between the two recurrences.
 """
 
+import itertools
 from typing import NamedTuple
 
 import keras
 from keras import ops
 
 from show_attend_tell.data.characters import STEPS, TOKENS
+from show_attend_tell.models.decoder_interface import MatrixLayer
 from show_attend_tell.models.lstm.attention import attend
 from show_attend_tell.siblings.layers import Cell
 
@@ -48,7 +50,7 @@ class Memory(NamedTuple):
     projected: object
 
 
-class WordDecoder(keras.layers.Layer):
+class WordDecoder(MatrixLayer):
     """Generate characters from annotations.
 
     Args:
@@ -60,49 +62,39 @@ class WordDecoder(keras.layers.Layer):
     def __init__(self, settings, inputs, seed=0, **kwargs):
         super().__init__(**kwargs)
         self.settings, self.inputs, self.seed = settings, inputs, seed
-        s, self._seed, K = settings, seed * 1000, len(TOKENS)
+        s, K = settings, len(TOKENS)
+        self._seeds = itertools.count(seed * 1000 + 20, 20)
         self.first = self.second = None
         if s.decoder == "independent":
-            self.output_kernel = self._matrix("output_kernel", inputs, STEPS * K)
-            self.output_bias = self._vector("output_bias", STEPS * K)
+            K *= STEPS
+            self.output_kernel = self.matrix("output_kernel", inputs, K, self._seeds)
+            self.output_bias = self.bias("output_bias", K)
             self.built = True
             return
         m, n = s.embedding_width, s.width
-        self.embedding = self._matrix("embedding", K, m)
-        self.first = Cell(s.cell, m, n, self._next_seed(), name="first")
+        self.embedding = self.matrix("embedding", K, m, self._seeds)
+        self.first = Cell(s.cell, m, n, next(self._seeds), name="first")
         if s.decoder in ("rnn2", "rnn2_factored", "attention"):
-            self.second = Cell(s.cell, n, n, self._next_seed(), name="second")
-        self.feed = self._matrix("feed", inputs, self.first.gates)
+            self.second = Cell(s.cell, n, n, next(self._seeds), name="second")
+        self.feed = self.matrix("feed", inputs, self.first.gates, self._seeds)
         if s.decoder == "attention":
             self._create_attention()
-        self.output_kernel = self._matrix("output_kernel", n, K)
-        self.output_bias = self._vector("output_bias", K)
+        self.output_kernel = self.matrix("output_kernel", n, K, self._seeds)
+        self.output_bias = self.bias("output_bias", K)
         self.built = True
 
     def _create_attention(self):
         s = self.settings
         A = s.attention_width if s.reads_places else self.inputs
-        self.w_s = self._matrix("w_s", s.width, A)
-        self.b = self._vector("b", A)
+        self.w_s = self.matrix("w_s", s.width, A, self._seeds)
+        self.b = self.bias("b", A)
         if s.reads_places:
-            self.w_a = self._matrix("w_a", self.inputs, A)
-            self.w = self._matrix("w", A, 1)
+            self.w_a = self.matrix("w_a", self.inputs, A, self._seeds)
+            self.w = self.matrix("w", A, 1, self._seeds)
             return
-        near = keras.initializers.RandomNormal(stddev=0.1, seed=self._next_seed())
+        near = keras.initializers.RandomNormal(stddev=0.1, seed=next(self._seeds))
         self.u = self.add_weight(shape=(A,), initializer="ones", name="u")
         self.w = self.add_weight(shape=(A,), initializer=near, name="w")
-
-    def _next_seed(self):
-        self._seed += 20
-        return self._seed
-
-    def _matrix(self, name, rows, columns):
-        initializer = keras.initializers.GlorotUniform(seed=self._next_seed())
-        shape = rows, columns
-        return self.add_weight(shape=shape, initializer=initializer, name=name)
-
-    def _vector(self, name, width):
-        return self.add_weight(shape=(width,), initializer="zeros", name=name)
 
     def memory(self, annotations):
         """Compute what depends on the crops alone.

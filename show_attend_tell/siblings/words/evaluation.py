@@ -1,9 +1,11 @@
 """Measure a trained reader on a split of words."""
 
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import scipy.stats
 from rapidfuzz.distance import Levenshtein
 
 from show_attend_tell.config import runs
@@ -11,15 +13,13 @@ from show_attend_tell.config.settings import read_experiment_file
 from show_attend_tell.config.words import ReadExperiment
 from show_attend_tell.data.words import WordData
 from show_attend_tell.inference.visualization.attention_figure import save_figure
-from show_attend_tell.runtime.errors import WordsError
-from show_attend_tell.siblings.evaluation import Report
+from show_attend_tell.siblings.evaluation import Report, open_split
 from show_attend_tell.siblings.models import load_model
 from show_attend_tell.siblings.words.figures import draw_reading
 from show_attend_tell.siblings.words.generation import Lexicon, Searcher
 from show_attend_tell.siblings.words.reading import Reading, best_readings
 
 DRAWN = 6  # crops whose attention is drawn
-_NORMAL = 1.959964  # quantile of 97.5 % of the normal distribution
 
 
 def evaluate(
@@ -36,20 +36,16 @@ def evaluate(
     words that are not in the folder of the training words, with ``-beam-<n>`` and
     ``-lexicon`` for another search.
 
-    Args:
-        experiment: see :mod:`siblings.evaluation`.
-        work: see the same module.
-        runs_folder: see the same module.
-        split: ``train``, ``val``, ``test`` or ``all``.
-        beam: hypotheses per crop.
-        lexicon: the words that crops may show; any word by default.
+    The split may be ``train`` or ``all`` too. See :mod:`siblings.evaluation` and
+    :class:`Searcher` for the arguments.
 
     Raises:
         WordsError: the prepared words are absent, damaged, or not of the split.
         ModelFileError: the model is absent, damaged or of other settings.
     """
     name, run = experiment.data.name, Path(runs_folder) / experiment.name
-    split, data = _open_split(Path(work) / name, split)
+    folder = Path(work) / name
+    split, data = open_split(functools.partial(WordData.open, folder), split)
     model = load_model(run / runs.MODEL, "read", experiment)
     search = Searcher(model, beam, lexicon=lexicon)
     readings = best_readings(search, data.images)
@@ -93,16 +89,6 @@ def _describe(scores: dict) -> list[str]:
     ]
 
 
-def _open_split(prepared: Path, split: str | None) -> tuple[str, WordData]:
-    """Open a split; by default test if there are such words, else val."""
-    if split is not None:
-        return split, WordData.open(prepared, split)
-    try:
-        return "test", WordData.open(prepared, "test")
-    except WordsError:  # no such words, or a damaged folder
-        return "val", WordData.open(prepared, "val")
-
-
 def _draw(folder: Path, readings: Sequence[Reading]) -> list[Path]:
     """Write figures of the first words; none if the reader attends to no places."""
     files = []
@@ -121,21 +107,23 @@ def score_words(words: Sequence[str], right: Sequence[str]) -> dict:
         right: the right words, in small letters, of one character or more.
 
     Returns:
-        Scores in percent: ``word_accuracy``, words that are exactly right; its
-        ``interval``; ``similarity``, mean of 1 - edit distance / length of the longer
-        word; ``character_accuracy``, 1 - sum of edit distances / characters of the
-        right words, at least 0; and ``by_length``, from the characters of the right
-        word to word accuracy and number of words.
+        Scores in percent: ``word_accuracy``, words that are exactly right; its 95 %
+        ``interval``, Wilson's (JASA 22, 1927); ``similarity``, mean of 1 - edit
+        distance / length of the longer word; ``character_accuracy``, 1 - sum of edit
+        distances / characters of the right words, at least 0; and ``by_length``, from
+        the characters of the right word to word accuracy and number of words.
     """
     pairs = list(zip(words, right, strict=True))
     exact = np.array([word == answer for word, answer in pairs])
     distances = np.array([Levenshtein.distance(*pair) for pair in pairs])
     longest = np.array([max(map(len, pair)) for pair in pairs])
     lengths = np.array([len(word) for word in right])
+    shares = scipy.stats.binomtest(int(exact.sum()), len(exact))
+    interval = shares.proportion_ci(method="wilson")
     wrong = min(1.0, distances.sum() / lengths.sum())
     return {
         "word_accuracy": 100 * float(exact.mean()),
-        "interval": wilson_interval(int(exact.sum()), len(exact)),
+        "interval": (100 * interval.low, 100 * interval.high),
         "similarity": 100 * float(np.mean(1 - distances / longest)),
         "character_accuracy": 100 * float(1 - wrong),
         "by_length": {
@@ -143,19 +131,3 @@ def score_words(words: Sequence[str], right: Sequence[str]) -> dict:
             for n in np.unique(lengths)
         },
     }
-
-
-def wilson_interval(right: int, count: int) -> tuple[float, float]:
-    """Return the 95 % interval of a share of independent trials, in percent.
-
-    Wilson's score interval, JASA 22 (1927), which stays inside 0 and 100.
-
-    Args:
-        right: number of successes.
-        count: number of trials.
-    """
-    p, z2 = right / count, _NORMAL**2
-    centre = (p + z2 / (2 * count)) / (1 + z2 / count)
-    half = _NORMAL * np.sqrt(p * (1 - p) / count + z2 / (4 * count**2))
-    half = half / (1 + z2 / count)
-    return 100 * max(0.0, float(centre - half)), 100 * min(1.0, float(centre + half))

@@ -119,7 +119,6 @@ def read_into_file(
     model_file: Path,
     paths: Iterable[str | os.PathLike],
     out: str | Path,
-    shown: bool = True,
 ) -> BatchReport:
     """Write the words of many crops to a file; resume the file of an interrupted run.
 
@@ -128,7 +127,6 @@ def read_into_file(
         model_file: the file of its model, whose identity each row records.
         paths: crops, and folders, which are searched recursively.
         out: a ``.jsonl`` file.
-        shown: whether to show a progress bar.
 
     Raises:
         OutputFileError: `out` does not end in ``.jsonl``, or see :class:`Journal`.
@@ -143,7 +141,7 @@ def read_into_file(
         left = [f for f in files if isinstance(f, Failure) or f not in journal]
         present, failures = len(files) - len(left), []
         results = read_files(search, left)
-        with progress_bar(len(files), "crop", "read", done=present, shown=shown) as bar:
+        with progress_bar(len(files), "crop", "read", done=present) as bar:
             while batch := list(itertools.islice(results, search.batch)):
                 journal.append(
                     {

@@ -85,19 +85,19 @@ def test_bad_crops_are_one_line_each_and_the_others_are_read(
 
 def test_a_file_of_words_is_resumed(model_file, search, folder, tmp_path):
     out = tmp_path / "words.jsonl"
-    whole = read_into_file(search, model_file, [folder], out, shown=False)
+    whole = read_into_file(search, model_file, [folder], out)
     assert whole.summary() == f"{out}: 4 words written"
     complete = out.read_bytes()
     rows = [json.loads(line) for line in complete.splitlines()]
     assert [set(row) for row in rows] == [{"path", "word", "log_prob", "made_by"}] * 4
     out.write_bytes(complete[: complete.index(b"\n") + 20])
-    again = read_into_file(search, model_file, [folder], out, shown=False)
+    again = read_into_file(search, model_file, [folder], out)
     assert again.summary() == f"{out}: 3 words written, 1 already present"
     resumed = [json.loads(line) for line in out.read_bytes().splitlines()]
     assert [row["word"] for row in resumed] == [row["word"] for row in rows]
     listed = Searcher(search.model, lexicon=Lexicon(["a"]))
     with pytest.raises(OutputFileError, match="its words were made by"):
-        read_into_file(listed, model_file, [folder], out, shown=False)
+        read_into_file(listed, model_file, [folder], out)
     with pytest.raises(OutputFileError, match="must end in .jsonl"):
         read_into_file(search, model_file, [folder], tmp_path / "a.csv")
 
