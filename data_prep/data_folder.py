@@ -30,6 +30,7 @@ from show_attend_tell.runtime.untrusted import (
     DAMAGED,
     MAX_TEXT_BYTES,
     read_text_bytes,
+    reading,
     require_within,
 )
 
@@ -146,10 +147,8 @@ class DataFolder:
         self.photo_files: list[Path] = []
         self._packed: dict[str, Packed] = {}  # photos
         self._texts: dict[str, Path | Packed] = {}
-        try:
+        with reading(folder, DataError, "make it readable, or name another folder"):
             files = find_files(self.folder, prepared, self.problems)
-        except OSError as error:
-            raise DataError(f"{folder}: cannot be read: {error}") from None
         archives = [path for path in files if path.suffix.lower() == ".zip"]
         for path in files:
             if is_photo(path):
@@ -171,13 +170,11 @@ class DataFolder:
 
     def _members(self, path: Path) -> Iterator[Packed]:
         """Yield the visible files of an archive; record unsafe entries."""
-        try:
-            with zipfile.ZipFile(path) as archive:
-                members = archive.infolist()
-        except DAMAGED as error:
-            raise DataError(
-                f"{path}: not a complete zip archive ({error}); download it again"
-            ) from None
+        with (
+            reading(path, DataError, "download the archive again"),
+            zipfile.ZipFile(path) as archive,
+        ):
+            members = archive.infolist()
         for member in members:
             parts = PurePosixPath(member.filename).parts
             if not is_safe(member):
@@ -295,19 +292,11 @@ def read_text(place: Path | Packed) -> TextFile:
     Raises:
         DataError: the file is too large, cannot be read, or is not UTF-8.
     """
-    label = str(place)
-    try:
-        if isinstance(place, Packed):
-            label = f"{place.archive}:{place.member.filename}"
-            content = _read_member(place)
-        else:
-            content = read_text_bytes(place)
+    packed = isinstance(place, Packed)
+    label = f"{place.archive}:{place.member.filename}" if packed else str(place)
+    with reading(label, DataError, "convert it to UTF-8 text, or get it again"):
+        content = _read_member(place) if packed else read_text_bytes(place)
         return TextFile(label, content.decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        reason = f"must be UTF-8 text: {error}; convert the file"
-    except DAMAGED as error:
-        reason = f"cannot be read: {one_line(error)}"
-    raise DataError(f"{label}: {reason}")
 
 
 def _read_member(place: Packed) -> bytes:

@@ -32,9 +32,9 @@ import numpy as np
 
 from show_attend_tell.data.features import index_digest
 from show_attend_tell.data.shard_store import store_at
-from show_attend_tell.runtime.errors import FeatureError, one_line
+from show_attend_tell.runtime.errors import FeatureError
 from show_attend_tell.runtime.gc_pause import uncollected
-from show_attend_tell.runtime.untrusted import DAMAGED
+from show_attend_tell.runtime.untrusted import reading
 
 COMPRESSION = hdf5plugin.Blosc(
     cname="lz4hc", clevel=5, shuffle=hdf5plugin.Blosc.NOSHUFFLE
@@ -105,22 +105,15 @@ class Shard:
         Raises:
             FeatureError: it is absent, or the body raises an error of a damaged file.
         """
-        try:
-            # HDF5's lock is held while a store is read in another thread, whose
-            # collector must not free objects of HDF5, which would need the lock.
-            with (
-                uncollected(),
-                store_at(self.file.parent, self.url).open(self.file.name) as content,
-                h5py.File(content, "r") as file,
-            ):
-                yield file
-        except FeatureError:  # of a store that does not answer
-            raise
-        except DAMAGED as error:
-            raise FeatureError(
-                f"{self.file}: damaged ({one_line(error)}); delete the file and run "
-                "the command again"
-            ) from None
+        # HDF5's lock is held while a store is read in another thread, whose collector
+        # must not free objects of HDF5, which would need the lock.
+        with (
+            reading(self.file, FeatureError, "delete it and run the command again"),
+            uncollected(),
+            store_at(self.file.parent, self.url).open(self.file.name) as content,
+            h5py.File(content, "r") as file,
+        ):
+            yield file
 
     def read_columns(self) -> tuple[list[str], list[int]]:
         """Return the problems and the checksums of the written shard.

@@ -18,8 +18,8 @@ from data_prep.preparation import MALFORMED_LINE, Preparation, Prepared, Problem
 from data_prep.words.prepare import SHEET, write_words
 from show_attend_tell.data.characters import fold
 from show_attend_tell.data.words import Word, read_crop
-from show_attend_tell.runtime.errors import DataError, PhotoError, WordsError, one_line
-from show_attend_tell.runtime.untrusted import DAMAGED, require_within
+from show_attend_tell.runtime.errors import DataError, PhotoError, WordsError
+from show_attend_tell.runtime.untrusted import DAMAGED, reading, require_within
 
 BAD_LABEL = "label with unknown characters or too many of them"
 BAD_CROP = "crop that cannot be read"
@@ -108,13 +108,8 @@ def _roots(data: Path) -> Iterator[Root]:
         yield from dict.fromkeys(path.parent for path in tags)
         archives = sorted(data.glob("*.zip"))
     for path in archives:
-        try:
+        with reading(path, DataError, "get the archive again"):
             archive = zipfile.ZipFile(path)
-        except DAMAGED as error:
-            raise DataError(
-                f"{path}: cannot be read as a zip archive ({one_line(error)}); get the "
-                "file again"
-            ) from None
         with archive:
             tags = [name for name in archive.namelist() if name.endswith(".tags")]
             folder, slash, _ = min(tags, default="").rpartition("/")
@@ -134,14 +129,8 @@ def _read_split(root: Root, split: str, problems: Problems) -> list[Crop]:
     tags = root / f"{split}.tags"
     if not tags.is_file():
         return []
-    try:
+    with reading(tags, DataError, "get the file again"):
         text = _read(tags).decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise DataError(f"{tags}: must be UTF-8 text; get the file again") from None
-    except DAMAGED as error:
-        raise DataError(
-            f"{tags}: cannot be read ({one_line(error)}); get the file again"
-        ) from None
     crops = []
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip():

@@ -21,7 +21,7 @@ from data_prep.preparation import (
 from data_prep.sources.captions import Captions, Lists, join_by_name
 from show_attend_tell.data.manifest import Photo
 from show_attend_tell.runtime.errors import DataError
-from show_attend_tell.runtime.untrusted import is_encodable, parse_json
+from show_attend_tell.runtime.untrusted import is_encodable, parse_json, reading
 
 FLICKR8K_TOKENS = "Flickr8k.token.txt"
 FLICKR8K_LISTS = {
@@ -208,12 +208,8 @@ def _read_annotations(data: DataFolder) -> tuple[Captions, Lists]:
 
 
 def _parse(file: TextFile) -> object:
-    try:
+    with reading(file.label, DataError, "download it again"):
         return parse_json(file.text)
-    except ValueError as error:
-        raise DataError(
-            f"{file.label}: not JSON ({error}); download it again"
-        ) from None
 
 
 def _rows(

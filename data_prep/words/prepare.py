@@ -38,7 +38,7 @@ from show_attend_tell.data.words import (
 )
 from show_attend_tell.runtime.errors import DataError, PhotoError
 from show_attend_tell.runtime.files import atomic_path, atomic_write
-from show_attend_tell.runtime.untrusted import DAMAGED
+from show_attend_tell.runtime.untrusted import reading
 
 PART = 250  # most words of a part, rendered in a second
 SHEET = "contact_sheet.png"
@@ -248,16 +248,13 @@ def _render_part(renderer: Renderer, part: Part) -> Part:
 
 
 def _read_part(part: Part) -> tuple[np.ndarray, list[Word]]:
-    """Return the crops and words of a part; remove it if it is damaged."""
-    try:
-        with part.path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
-            crops, words = stored["crops"], stored["words"].tolist()
-    except DAMAGED:
-        part.path.unlink(missing_ok=True)
-        raise DataError(
-            f"{part.path}: a part is damaged and was removed; run the same command "
-            "again to render it again"
-        ) from None
+    """Return the crops and words of a part."""
+    with (
+        reading(part.path, DataError, "delete it, and run the same command again"),
+        part.path.open("rb") as file,
+        np.load(file, allow_pickle=False) as stored,
+    ):
+        crops, words = stored["crops"], stored["words"].tolist()
     return crops, [Word(part.split, word) for word in words]
 
 

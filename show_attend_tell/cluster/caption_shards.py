@@ -25,7 +25,7 @@ from show_attend_tell.runtime.files import (
     atomic_write,
     locked,
 )
-from show_attend_tell.runtime.untrusted import parse_json, read_text_bytes
+from show_attend_tell.runtime.untrusted import parse_json, read_text_bytes, reading
 
 SHARD_PHOTOS = 256  # a multiple of the pipeline's batch
 HEADER, INDEX = "header.json", "index.json"
@@ -87,7 +87,7 @@ def read_shard(path: Path) -> list[dict]:
     Raises:
         OutputFileError: the shard is damaged.
     """
-    try:
+    with reading(path, OutputFileError, "delete it and run the same command again"):
         if path.suffix == ".parquet":
             return _pyarrow().parquet.read_table(path).to_pylist()
         lines = read_text_bytes(path).decode(**ENCODING).split("\n")[:-1]
@@ -95,11 +95,6 @@ def read_shard(path: Path) -> list[dict]:
         if not all(isinstance(row["path"], str) for row in rows):
             raise ValueError("`path` must be a text")
         return rows
-    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
-        raise OutputFileError(
-            f"{path}: damaged ({one_line(error)}); delete the file and run the same "
-            "command again"
-        ) from None
 
 
 @contextlib.contextmanager

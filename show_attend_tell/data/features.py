@@ -47,11 +47,12 @@ from show_attend_tell.data.shard_store import (
     parts_folder,
     shard_name,
 )
-from show_attend_tell.runtime.errors import FeatureError, one_line
+from show_attend_tell.runtime.errors import FeatureError
 from show_attend_tell.runtime.hdf5_objects import own_item
-from show_attend_tell.runtime.untrusted import DAMAGED, parse_json, require_regular
+from show_attend_tell.runtime.untrusted import parse_json, reading, require_regular
 
 FORMAT = 1
+_REMEDY = "extract the features again"
 # A process may open 1,024 files by default, and training reads two feature sets.
 _OPEN = 256
 
@@ -108,17 +109,13 @@ class FeatureReader:
         self._store = None
         self._index = _open_index(self.path)
         try:
-            self._read_index()
-            self._find_shards()
-            self._verify(identity)
-        except BaseException as error:
+            with reading(self.path, FeatureError, _REMEDY):
+                self._read_index()
+                self._find_shards()
+                self._verify(identity)
+        except BaseException:
             self.close()
-            if isinstance(error, FeatureError) or not isinstance(error, DAMAGED):
-                raise
-            raise FeatureError(
-                f"{self.path}: not a feature file of this package "
-                f"({one_line(error)}); extract the features again"
-            ) from None
+            raise
 
     def _read_index(self) -> None:
         """Read attributes and columns, or raise one of :data:`DAMAGED`."""
@@ -191,7 +188,7 @@ class FeatureReader:
             fault = f"made by another encoder: {difference}; choose that encoder, or"
         else:
             return
-        raise FeatureError(f"{self.path}: {fault} extract the features again")
+        raise FeatureError(f"{self.path}: {fault} {_REMEDY}")
 
     def read(self, rows: Sequence[int]) -> np.ndarray:
         """Read photos by their rows, in any order and with repetitions.
@@ -230,24 +227,18 @@ class FeatureReader:
 
     def _read_row(self, row: int, features: np.ndarray, position: int) -> None:
         number, place = divmod(row, self._shard_rows)
-        try:
+        remedy = "run `features --overwrite`"
+        if self._store is not None:
+            damaged = self._store.place(shard_name(number))
+            remedy = f"delete {damaged}; then run `features` again"
+        photo = f"{self.path}: the features of photo {self.image_ids[row]!r}"
+        with reading(photo, FeatureError, remedy):
             shard = self._shard(number)
             if self._checksums is not None:
                 mask, chunk = shard.id.read_direct_chunk((place, 0, 0))
                 if zlib.crc32(chunk, mask) != self._checksums[row]:
                     raise ValueError("its checksum differs")
             shard.read_direct(features, np.s_[place], np.s_[position])
-        except FeatureError:  # of a store that does not answer
-            raise
-        except DAMAGED as error:
-            remedy = "run `features --overwrite`"
-            if self._store is not None:
-                damaged = self._store.place(shard_name(number))
-                remedy = f"delete {damaged}; then run `features` again"
-            raise FeatureError(
-                f"{self.path}: the features of photo {self.image_ids[row]!r} cannot be "
-                f"read ({one_line(error)}); {remedy}"
-            ) from None
 
     def _shard(self, number: int) -> h5py.Dataset:
         """Return the features of a shard, open, or raise one of :data:`DAMAGED`."""
@@ -319,18 +310,15 @@ def index_digest(
 def _open_index(path: Path) -> h5py.File:
     is_folder = path.is_dir()
     file = path / INDEX if is_folder else path
-    try:
+    if not file.exists() and (is_folder or parts_folder(path).exists()):
+        raise FeatureError(
+            f"{path}: incomplete; run the extraction again to continue it"
+        )
+    with reading(
+        file, FeatureError, _REMEDY, "feature file; run `prepare`, then `features`"
+    ):
         require_regular(file)
         return h5py.File(file, "r")
-    except FileNotFoundError:
-        if is_folder or parts_folder(path).exists():
-            reason = "incomplete; run the extraction again to continue it"
-        else:
-            reason = "no such feature file; run `prepare`, then `features`"
-        raise FeatureError(f"{path}: {reason}") from None
-    except DAMAGED as error:
-        fault = f"damaged or not HDF5 ({one_line(error)}); extract the features again"
-        raise FeatureError(f"{file}: {fault}") from None
 
 
 def _as_text(value: str | bytes) -> str:

@@ -23,6 +23,7 @@ from show_attend_tell.runtime.untrusted import (
     is_encodable,
     parse_json,
     read_text_bytes,
+    reading,
     require_regular,
 )
 
@@ -111,7 +112,8 @@ def read_manifest(path: str | Path) -> list[Photo]:
     path = Path(path)
     folder = path.parent.absolute()
     photos: dict[str, Photo] = {}
-    try:
+    absent = "manifest; prepare the data"
+    with reading(path, ManifestError, "prepare the data again", absent):
         require_regular(path)
         _verify_digest(path)
         with path.open(encoding="utf-8") as lines:
@@ -129,10 +131,6 @@ def read_manifest(path: str | Path) -> list[Photo]:
                     )
                 row["path"] = folder / row["path"]
                 photos[row["id"]] = Photo(**row)
-    except FileNotFoundError:
-        raise ManifestError(f"{path}: no such manifest; prepare the data") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ManifestError(f"{path}: cannot be read: {error}") from None
     return list(photos.values())
 
 

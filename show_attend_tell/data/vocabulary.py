@@ -16,7 +16,12 @@ from pathlib import Path
 
 from show_attend_tell.runtime.errors import VocabularyError, quote
 from show_attend_tell.runtime.files import atomic_write
-from show_attend_tell.runtime.untrusted import is_encodable, parse_json, read_text_bytes
+from show_attend_tell.runtime.untrusted import (
+    is_encodable,
+    parse_json,
+    read_text_bytes,
+    reading,
+)
 
 PAD, START, END, UNKNOWN = 0, 1, 2, 3
 SPECIAL = ("<pad>", "<start>", "<end>", "<unk>")  # their ids are their positions
@@ -198,16 +203,9 @@ class Vocabulary:
         Raises:
             VocabularyError: the file is absent, malformed, or differs from its digest.
         """
-        try:
+        absent = "vocabulary; run `show-attend-tell prepare` first"
+        with reading(path, VocabularyError, "run `prepare` again", absent):
             content = parse_json(read_text_bytes(path))
-        except FileNotFoundError:
-            raise VocabularyError(
-                f"{path}: no such vocabulary; run `show-attend-tell prepare` first"
-            ) from None
-        except (ValueError, OSError) as error:
-            raise VocabularyError(
-                f"{path}: not a vocabulary ({error}); run `prepare` again"
-            ) from None
         words = content.get("words") if isinstance(content, dict) else None
         if not isinstance(words, list) or not all(map(_is_word, words)):
             raise VocabularyError(

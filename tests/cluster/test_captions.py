@@ -150,7 +150,7 @@ def test_other_settings_and_other_files_are_refused(here, photos, tmp_path):
 def test_a_damaged_shard_is_named(here, photos, tmp_path):
     run(photos, tmp_path / "out")
     min((tmp_path / "out").glob("captions-*")).write_bytes(b"[]\n")
-    with pytest.raises(OutputFileError, match="captions-000000.*damaged"):
+    with pytest.raises(OutputFileError, match="captions-000000.*cannot be read"):
         run(photos, tmp_path / "out")
 
 

@@ -88,7 +88,7 @@ def test_hidden_files_and_prepared_photos_are_ignored(tmp_path):
 
 def test_a_damaged_archive_is_one_line(tmp_path):
     make_file(tmp_path / "photos.zip", b"PK\x03\x04 half of it")
-    with pytest.raises(DataError, match=r"photos\.zip: not a complete zip archive"):
+    with pytest.raises(DataError, match=r"photos\.zip: cannot be read"):
         search(tmp_path)
 
 
@@ -207,7 +207,7 @@ def test_pipes_devices_and_links_to_them_are_problems(tmp_path):
     assert data.problems.names(BROKEN_LINK) == [str(tmp_path / "g.jpg")]
     special = [str(tmp_path / n) for n in ("b.jpg", "c.zip", "d.txt", "e.zip", "f.txt")]
     assert data.problems.names(SPECIAL_FILE) == special
-    with pytest.raises(DataError, match=r"d\.txt: cannot be read: not a regular file"):
+    with pytest.raises(DataError, match=r"d\.txt: cannot be read \(not a regular file"):
         read_text(tmp_path / "d.txt")
 
 

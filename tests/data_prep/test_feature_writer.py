@@ -284,7 +284,7 @@ def test_a_damaged_chunk_and_exchanged_shards_are_found(path, uninterrupted):
     first.write_bytes(whole)
     flip_a_bit(first, 5)
     with FeatureReader(path) as reader:
-        damage = r" 5\.jpg' cannot be read .*; delete .*000000\.h5; then run"
+        damage = r" 5\.jpg': cannot be read .*; delete .*000000\.h5; then run"
         with pytest.raises(FeatureError, match=damage):
             reader.read([5])
         assert reader.read([4, 6]).shape == (2, 6, 4)
@@ -306,7 +306,7 @@ def test_a_damaged_shard_is_refused_by_name_at_the_end(path, shards, damage, rea
     write(path, finish=False, shards=shards)
     folder = shards_folder(path) if shards else path.with_name("features.h5.parts")
     damage(folder / "000000.h5")
-    message = rf"000000\.h5: damaged \(.*{reason}.*\); delete the file"
+    message = rf"000000\.h5: cannot be read \(.*{reason}.*\); delete it"
     with pytest.raises(FeatureError, match=message):
         write(path)
     (folder / "000000.h5").unlink()

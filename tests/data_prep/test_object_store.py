@@ -203,7 +203,7 @@ def test_a_bucket_that_cannot_be_written_is_one_line_and_writes_nothing(path, s3
 
 def test_a_malformed_store_file_is_one_line(tmp_path):
     (tmp_path / "store.json").write_text('{"url": "http://host"}')
-    with pytest.raises(FeatureError, match=r"store\.json: must hold the URL of the sh"):
+    with pytest.raises(FeatureError, match=r"store\.json: cannot be read .*`url` must"):
         open_store(tmp_path)
 
 

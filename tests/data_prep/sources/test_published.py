@@ -150,7 +150,7 @@ def test_a_photo_in_two_lists_is_in_no_split_at_all(tmp_path):
 def test_text_that_is_not_utf8_is_refused_by_name(tmp_path):
     folder = make_flickr8k(tmp_path / "data", packed=False)
     make_file(folder / "text" / "Flickr8k.token.txt", b"dog.jpg#0\tA caf\xe9 .\n")
-    with pytest.raises(DataError, match=r"Flickr8k\.token\.txt: must be UTF-8"):
+    with pytest.raises(DataError, match=r"Flickr8k\.token\.txt: cannot be read .*UTF"):
         read(read_flickr8k, folder)
 
 

@@ -125,13 +125,13 @@ def test_rendered_words_are_not_rendered_again_unless_settings_change(tmp_path):
     assert content(tmp_path) == changed
 
 
-def test_a_damaged_part_is_removed_and_named(tmp_path, monkeypatch):
+def test_a_damaged_part_is_named(tmp_path, monkeypatch):
     render_parts_alone(monkeypatch, tmp_path)
     part = next(tmp_path.glob(".parts-*/train-000000020-*.npz"))
     part.write_bytes(part.read_bytes()[:500])
-    with pytest.raises(DataError, match="a part is damaged and was removed"):
+    with pytest.raises(DataError, match="npz: cannot be read .*; delete it"):
         render(tmp_path)
-    assert not part.exists()
+    part.unlink()
     assert render(tmp_path)
 
 
