@@ -13,25 +13,17 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from data_prep.disk import format_bytes, require_space
-from data_prep.preparation import (
-    BROKEN_LINK,
-    DAMAGED_ENTRY,
-    SPECIAL_FILE,
-    UNREADABLE_FOLDER,
-    UNSAFE_ENTRY,
-    Problems,
-    Progress,
-    printable,
-)
+from data_prep.preparation import Problem, Problems, printable
 from show_attend_tell.data.preprocessing import is_photo
 from show_attend_tell.runtime.errors import DataError, one_line
 from show_attend_tell.runtime.files import atomic_path
+from show_attend_tell.runtime.progress import progress_bar
 from show_attend_tell.runtime.untrusted import (
     DAMAGED,
     MAX_TEXT_BYTES,
+    read_member,
     read_text_bytes,
     reading,
-    require_within,
 )
 
 PHOTOS = "photos"  # folder of unpacked photos, beside the manifest
@@ -89,7 +81,7 @@ def find_files(folder: Path, leave_out: Path, problems: Problems) -> list[Path]:
     def report(error: OSError) -> None:
         if Path(error.filename) == folder:
             raise error
-        problems.add(UNREADABLE_FOLDER, f"{error.filename}: {error.strerror}")
+        problems.add(Problem.UNREADABLE_FOLDER, f"{error.filename}: {error.strerror}")
 
     for place, folders, names in os.walk(folder, onerror=report, followlinks=True):
         entered = []
@@ -110,7 +102,9 @@ def find_files(folder: Path, leave_out: Path, problems: Problems) -> list[Path]:
                 files.append(path)
             else:
                 broken = path.is_symlink() and not os.path.exists(path)
-                problems.add(BROKEN_LINK if broken else SPECIAL_FILE, str(path))
+                problems.add(
+                    Problem.BROKEN_LINK if broken else Problem.SPECIAL_FILE, str(path)
+                )
     return sorted(files, key=lambda path: (len(path.parts), path))
 
 
@@ -178,7 +172,9 @@ class DataFolder:
         for member in members:
             parts = PurePosixPath(member.filename).parts
             if not is_safe(member):
-                self.problems.add(UNSAFE_ENTRY, f"{path.name}: {member.filename!r}")
+                self.problems.add(
+                    Problem.UNSAFE_ENTRY, f"{path.name}: {member.filename!r}"
+                )
             elif not member.is_dir() and not any(map(_is_hidden, parts)):
                 yield Packed(path, member)
 
@@ -213,9 +209,7 @@ class DataFolder:
             )
         return file
 
-    def unpack(
-        self, paths: Iterable[Path], progress: Progress | None = None
-    ) -> set[Path]:
+    def unpack(self, paths: Iterable[Path], progress: bool = False) -> set[Path]:
         """Unpack photos, but those whose file has its size already.
 
         Only the file name of an entry is used, so no entry can leave the folder.
@@ -223,7 +217,7 @@ class DataFolder:
 
         Args:
             paths: paths of photos; photos outside archives are ignored.
-            progress: called after every photo.
+            progress: whether to show a progress bar.
 
         Returns:
             The paths of damaged entries.
@@ -245,21 +239,23 @@ class DataFolder:
         require_space(size, self._unpacked, "unpacked photos", DataError)
         if missing:
             _LOGGER.info("unpacking %d photos, %s", len(missing), format_bytes(size))
-        done = 0
         by_archive = itertools.groupby(missing.items(), lambda item: item[1].archive)
-        for path, entries in by_archive:
+        for path, group in by_archive:
+            entries = list(group)
+            title = f"unpacking {path.name}"
+            bar = progress_bar(len(entries), "photo", title, shown=progress)
             try:
-                with zipfile.ZipFile(path) as archive:
+                with bar, zipfile.ZipFile(path) as archive:
                     for name, packed in entries:
                         target = self._unpacked / name
                         fault = _unpack_entry(archive, packed.member, target)
                         if fault:
                             _LOGGER.warning("%s: %s: %s", path, printable(name), fault)
-                            self.problems.add(DAMAGED_ENTRY, f"{path.name}: {name}")
+                            self.problems.add(
+                                Problem.DAMAGED_ENTRY, f"{path.name}: {name}"
+                            )
                             damaged.add(target)
-                        done += 1
-                        if progress:
-                            progress("unpacking photos", done, len(missing))
+                        bar.update()
             except DAMAGED as error:
                 raise DataError(
                     f"{path}: cannot be unpacked into {self._unpacked}: "
@@ -295,16 +291,9 @@ def read_text(place: Path | Packed) -> TextFile:
     packed = isinstance(place, Packed)
     label = f"{place.archive}:{place.member.filename}" if packed else str(place)
     with reading(label, DataError, "convert it to UTF-8 text, or get it again"):
-        content = _read_member(place) if packed else read_text_bytes(place)
+        if packed:
+            with zipfile.ZipFile(place.archive) as archive:
+                content = read_member(archive, place.member.filename, MAX_TEXT_BYTES)
+        else:
+            content = read_text_bytes(place)
         return TextFile(label, content.decode("utf-8-sig"))
-
-
-def _read_member(place: Packed) -> bytes:
-    require_within(place.member.file_size)
-    with (
-        zipfile.ZipFile(place.archive) as archive,
-        archive.open(place.member) as file,
-    ):
-        content = file.read(MAX_TEXT_BYTES + 1)  # the size may be forged
-    require_within(len(content))
-    return content

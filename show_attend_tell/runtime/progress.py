@@ -43,6 +43,7 @@ def progress_bar(
     *,
     done: int = 0,
     shown: bool = True,
+    scaled: bool = False,
 ) -> ProgressBar:
     """Return a bar on standard error; a context manager with ``update(n)``.
 
@@ -52,6 +53,7 @@ def progress_bar(
         title: text before the bar.
         done: units that an interrupted run has done.
         shown: whether the bar is shown.
+        scaled: whether numbers have the prefixes k, M and G.
     """
     terminal = sys.stderr.isatty()
     return ProgressBar(
@@ -59,6 +61,7 @@ def progress_bar(
         total=total,
         initial=done,
         unit=unit,
+        unit_scale=scaled,
         disable=not shown,
         mininterval=0.1 if terminal else _LOG_INTERVAL,
         maxinterval=10.0 if terminal else _LOG_INTERVAL,

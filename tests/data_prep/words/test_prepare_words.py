@@ -83,20 +83,22 @@ def render_parts_alone(monkeypatch, folder):
             render(folder)
 
 
-def test_an_interrupted_rendering_resumes_with_the_same_bytes(tmp_path, rendered):
+def test_an_interrupted_rendering_resumes_with_the_same_bytes(
+    tmp_path, monkeypatch, rendered, capsys
+):
     render(tmp_path / "whole")
     rendered.clear()
-    done = []
+    original = parts._render_part
 
-    def stop(name, count, total):
-        done.append((name, count, total))
-        if count == 40:
-            raise KeyboardInterrupt
+    def stop(source, part):
+        return interrupt() if part.start == 40 else original(source, part)
 
     counts = {"train": 50, "val": 15}
-    with pytest.raises(KeyboardInterrupt):
-        render_words(renderer(), counts, tmp_path / "cut", 1, stop)
-    assert done == [("rendering words", 20, 65), ("rendering words", 40, 65)]
+    with monkeypatch.context() as patch:
+        patch.setattr(parts, "_render_part", stop)
+        with pytest.raises(KeyboardInterrupt):
+            render_words(renderer(), counts, tmp_path / "cut", 1, progress=True)
+    assert "40/65" in capsys.readouterr().err
     assert rendered == [("train", 0), ("train", 20)]
     assert not (tmp_path / "cut/words.npy").exists()
     render(tmp_path / "cut")
