@@ -83,7 +83,9 @@ class Shard:
         with file_in_memory() as file:
             stored = create_features(file, features.shape, data=features)
             file.flush()
-            chunks = (read_chunk(stored, row) for row in range(len(features)))
+            rows = range(len(features))
+            # A chunk that compression would make larger is stored without, and mask 1.
+            chunks = (stored.id.read_direct_chunk((row, 0, 0)) for row in rows)
             checksums = [zlib.crc32(chunk, mask) for mask, chunk in chunks]
             file.attrs["digest"] = self.digest(problems, checksums)
             write_column(file, "problems", problems)
@@ -144,14 +146,6 @@ def create_features(file: h5py.File, shape: tuple, **values: object) -> h5py.Dat
     """Create the dataset of features, a compressed chunk for each photo."""
     options = {"chunks": (1, *shape[1:]), "track_times": False, **COMPRESSION}
     return file.create_dataset("features", shape, **values, **options)
-
-
-def read_chunk(features: h5py.Dataset, row: int) -> tuple[int, bytes]:
-    """Return the filter mask and the stored bytes of one photo.
-
-    A chunk that compression would make larger is stored uncompressed, with a mask of 1.
-    """
-    return features.id.read_direct_chunk((row, 0, 0))
 
 
 def fixed_width(texts: Sequence[str]) -> np.ndarray:

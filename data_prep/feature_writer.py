@@ -27,7 +27,6 @@ from data_prep.feature_shard import (
     create_features,
     file_in_memory,
     fixed_width,
-    read_chunk,
     write_column,
 )
 from show_attend_tell.data.encoder_identity import identity_difference
@@ -61,9 +60,9 @@ class FeatureWriter:
 
     Use the writer as a context manager, which locks the set against another extraction
     and leaves the disk unchanged until it is entered. Write the shards of
-    :attr:`missing` with :meth:`write`, then call :meth:`finish`. Existing features,
-    complete or not, keep their form, a file or a folder of shards. If the index of a
-    folder is absent, :meth:`finish` makes it again from the shards.
+    :attr:`missing`, then call :meth:`finish`. Existing features, complete or not, keep
+    their form, a file or a folder of shards. If the index of a folder is absent,
+    :meth:`finish` makes it again from the shards.
 
     Args:
         path: the feature file.
@@ -79,6 +78,7 @@ class FeatureWriter:
         complete: whether the set already exists, made by this encoder from these
             photos.
         missing: numbers of the shards to write.
+        header_file: the file beside the shards that names their encoder and photos.
     """
 
     shard_rows = SHARD_ROWS  # of every shard but the last
@@ -148,9 +148,12 @@ class FeatureWriter:
         self._joins = begun_as_file or not (self._shards or folder.is_dir())
         if self._joins:
             self._folder, self._result = parts, self._file
+        else:
+            self.path = self._folder = folder
+            self._result = folder / INDEX
+        self.header_file = self._folder / HEADER
+        if self._joins:
             return
-        self.path = self._folder = folder
-        self._result = folder / INDEX
         if self.header_file.exists():
             url = stored_url(folder)
             if self._url not in (None, url):
@@ -197,11 +200,6 @@ class FeatureWriter:
         sizes = store_at(self._folder, self._url).sizes()
         names = {number: shard_name(number) for number in self._numbers}
         return {n: sizes[name] for n, name in names.items() if name in sizes}
-
-    @property
-    def header_file(self) -> Path:
-        """The file beside the shards that names their encoder and photos."""
-        return self._folder / HEADER
 
     def _header(self) -> dict:
         ids = "\n".join(self.image_ids).encode()
@@ -259,10 +257,6 @@ class FeatureWriter:
         ids = tuple(self.image_ids[rows.start : rows.stop])
         file = self._folder / shard_name(number)
         return Shard(file, self.identity, self.mirrored, ids, self._url)
-
-    def write(self, number: int, features: np.ndarray, problems: Sequence[str]) -> None:
-        """Write one shard; see :meth:`Shard.write`."""
-        self.shard(number).write(features, problems)
 
     def size(self) -> int:
         """Return the bytes of the finished set."""
@@ -329,7 +323,8 @@ class FeatureWriter:
         for number in self._numbers:
             with self.shard(number).open() as source:
                 for place, row in enumerate(self.rows(number)):
-                    mask, chunk = read_chunk(source["features"], place)
+                    at = (place, 0, 0)
+                    mask, chunk = source["features"].id.read_direct_chunk(at)
                     if zlib.crc32(chunk, mask) != checksums[row]:
                         raise ValueError("its checksum differs")
                     features.id.write_direct_chunk((row, 0, 0), chunk, mask)

@@ -26,6 +26,7 @@ HDF5's own checksum of chunks protects a chunk but not the tree that finds it, s
 flipped bit there may return another photo's values.
 """
 
+import contextlib
 import hashlib
 import json
 import threading
@@ -76,7 +77,7 @@ def feature_path(
     return Path(folder) / f"features-{settings.network}-{settings.layer}{ending}"
 
 
-class FeatureReader:
+class FeatureReader(contextlib.AbstractContextManager):
     """Read an open feature set photo by photo, never as a whole.
 
     Use the reader as a context manager or call :meth:`close`. Several threads may share
@@ -277,10 +278,6 @@ class FeatureReader:
                 self._shards.popitem()[1].file.close()
             self._index.close()
 
-    def __enter__(self) -> "FeatureReader":
-        """Return the reader itself."""
-        return self
-
     def __exit__(self, *error: object) -> None:
         """Close all files."""
         self.close()
@@ -295,12 +292,8 @@ def index_digest(
 ) -> str:
     """Return the SHA-256 of everything in a set besides its features.
 
-    Args:
-        identity: the encoder's identity, as the text of the attribute.
-        mirrored: whether the photos were mirrored.
-        image_ids: N ids.
-        problems: N reasons, "" for a photo that was written.
-        checksums: N values of CRC-32.
+    The arguments are the attributes and columns of the module's docstring; `identity`
+    is the text of its attribute.
     """
     texts = json.dumps([identity, mirrored, list(image_ids), list(problems)])
     numbers = np.asarray(checksums, "<u4").tobytes()
@@ -329,14 +322,7 @@ def _as_text(value: str | bytes) -> str:
 def _column(
     file: h5py.File, name: str, kind: str, count: int
 ) -> np.ndarray | list[str]:
-    """Return a dataset of one value for each photo, or raise a ValueError.
-
-    Args:
-        file: the index.
-        name: name of the dataset.
-        kind: ``text``, ``bool`` or ``unsigned integers``.
-        count: number of photos.
-    """
+    """Return a dataset of `count` values of a kind, or raise a ValueError."""
     dataset = _own_dataset(file, name)
     if dataset.shape != (count,):
         raise ValueError(f"`{name}` must have one value for each photo")

@@ -144,6 +144,11 @@ def is_encodable(text: str) -> bool:
     return True
 
 
+def is_text(value: object) -> bool:
+    """Return whether a value is a text that is not empty and that UTF-8 can encode."""
+    return isinstance(value, str) and bool(value) and is_encodable(value)
+
+
 def unpacked_limit(path: Path) -> int:
     """Return how many bytes a file may unpack to: weights hardly compress."""
     return 50_000_000 + 8 * path.stat().st_size

@@ -23,7 +23,7 @@ from show_attend_tell.config.settings import Experiment
 from show_attend_tell.data.features import feature_path
 from show_attend_tell.data.splits import (
     folder_of,
-    load_split,
+    load_splits,
     open_features,
     vocabulary_path,
 )
@@ -73,7 +73,7 @@ def fit_reranker(
     """
     vocabulary = Vocabulary.load(vocabulary_path(experiment, work))
     with open_features(experiment, work) as reader:
-        data = load_split(experiment, work, "train", reader)
+        (data,) = load_splits(experiment, work, ["train"], reader)
         photos = []
         with progress_bar(len(data.rows), "photo", "train", shown=progress) as bar:
             for start in range(0, len(data.rows), _BATCH):

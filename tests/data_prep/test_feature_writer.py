@@ -217,7 +217,7 @@ def test_maps_that_are_mostly_zeros_take_a_quarter_at_most(path, rng):
     assert 0.93 < (dense == 0).mean() < 0.96  # as VGG's conv5
     identity = {**IDENTITY, "grid": [14, 14], "width": 64}
     with Writer(path, identity, IDS[:ROWS]) as writer:
-        writer.write(0, dense, [""] * ROWS)
+        writer.shard(0).write(dense, [""] * ROWS)
         writer.finish()
     assert path.stat().st_size < dense.nbytes / 4
 
