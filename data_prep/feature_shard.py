@@ -84,7 +84,7 @@ class Shard:
             stored = create_features(file, features.shape, data=features)
             file.flush()
             rows = range(len(features))
-            # A chunk that compression would make larger is stored without, and mask 1.
+            # HDF5 stores a chunk that would grow as it is, with a mask of 1.
             chunks = (stored.id.read_direct_chunk((row, 0, 0)) for row in rows)
             checksums = [zlib.crc32(chunk, mask) for mask, chunk in chunks]
             file.attrs["digest"] = self.digest(problems, checksums)

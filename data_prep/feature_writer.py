@@ -48,8 +48,9 @@ from show_attend_tell.data.shard_store import (
 from show_attend_tell.runtime.errors import FeatureError
 from show_attend_tell.runtime.files import TEMPORARY, locked
 from show_attend_tell.runtime.progress import ProgressBar, progress_bar
-from show_attend_tell.runtime.untrusted import parse_json, read_text_bytes
+from show_attend_tell.runtime.untrusted import parse_json, read_text_bytes, reading
 
+_REMEDY = "pass --overwrite to replace the features, or move them"
 SHARD_ROWS = 256  # photos: half a minute of VGG16 on one core, 5 MB
 # Bytes of HDF5's structures: of the file, and for each row of its indices and texts.
 _OVERHEAD, _ROW_OVERHEAD = 1 << 16, 256
@@ -213,12 +214,10 @@ class FeatureWriter:
         }
 
     def _verify_header(self, expected: dict) -> None:
-        try:
+        with reading(self.header_file, FeatureError, _REMEDY):
             header = parse_json(read_text_bytes(self.header_file))
-            if not isinstance(header, dict) or not isinstance(header["identity"], dict):
-                raise ValueError("not an object")
-        except (ValueError, OSError, KeyError) as error:
-            self._refuse(f"the header of its shards is malformed ({error})")
+            if not isinstance(header["identity"], dict):
+                raise ValueError("`identity` must be an object")
         if header == expected:
             return
         theirs, ours = header.pop("identity"), expected.pop("identity")
@@ -241,10 +240,7 @@ class FeatureWriter:
             )
 
     def _refuse(self, reason: str) -> NoReturn:
-        raise FeatureError(
-            f"{self.path}: {reason}; pass --overwrite to replace the features, or move "
-            "them"
-        )
+        raise FeatureError(f"{self.path}: {reason}; {_REMEDY}")
 
     def rows(self, number: int) -> range:
         """Return the rows of a shard."""
