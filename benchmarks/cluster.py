@@ -30,12 +30,11 @@ def _seconds(cluster, job, arguments, items, workers: int) -> float:
 
 def _feature_tasks(folder: Path, files: list[Path], identity: dict) -> Iterator:
     from data_prep.feature_shard import Shard
-    from show_attend_tell.cluster.features import ShardJob
     from show_attend_tell.cluster.pool import WorkItem
 
     for number in range(_TASKS + 2):
         shard = Shard(folder / f"{number}.h5", identity, False, tuple(map(str, files)))
-        yield WorkItem(f"shard {number}", ShardJob(shard, tuple(files)))
+        yield WorkItem(f"shard {number}", (shard, tuple(files)))
 
 
 def _caption_tasks(folder: Path, files: list[Path]) -> Iterator:

@@ -42,7 +42,7 @@ def features(network: str, layer: str, weights: str, photos: str | None) -> dict
     start_tensorflow()
     from data_prep.extract import decode
     from data_prep.feature_shard import Shard
-    from show_attend_tell.cluster.features import FeatureWorker, ShardJob
+    from show_attend_tell.cluster.features import shard_writer
     from show_attend_tell.config.settings import EncoderSettings
     from show_attend_tell.models.encoder.network import Encoder
 
@@ -53,19 +53,19 @@ def features(network: str, layer: str, weights: str, photos: str | None) -> dict
     with tempfile.TemporaryDirectory() as folder:
         files = _files(photos, folder)
 
-        def run(worker: FeatureWorker, count: int) -> int:
+        def run(write: Callable, count: int) -> int:
             chosen = tuple(files[:count])
             path = Path(folder, f"{count}.h5")
             shard = Shard(path, identity, False, tuple(map(str, chosen)))
-            worker.run(ShardJob(shard, chosen))
+            write((shard, chosen))
             return path.stat().st_size
 
         before = time.process_time()
-        worker = FeatureWorker(settings, identity, 10**6)
-        run(worker, 32)
+        write = shard_writer(settings, identity, 10**6)
+        run(write, 32)
         warm = time.process_time() - before
         start = time.process_time()
-        size = run(worker, len(files))
+        size = run(write, len(files))
         seconds = (time.process_time() - start) / len(files)
         encoder = Encoder(settings)
         decoding = _seconds(lambda: [decode(encoder, one, False) for one in files])
@@ -94,11 +94,8 @@ def captions(photos: str | None) -> dict:
     request = CaptionRequest((shipped_model("shipped-lstm"),))
     before = time.process_time()
     pipeline = load_requested(request)
-    settings = cluster.Settings(
-        *(request, made_by(pipeline, request)),
-        *(pipeline.encoder.identity(), 10**6),
-    )
-    worker = cluster.shard_writer(settings)
+    author, encoder = made_by(pipeline, request), pipeline.encoder.identity()
+    worker = cluster.shard_writer(request, author, encoder, 10**6)
     with tempfile.TemporaryDirectory() as folder:
         files = tuple(_files(photos, folder))
         out = Path(folder, "captions.jsonl")
@@ -148,7 +145,7 @@ def metadata() -> dict:
         path = Path(folder, "features.h5")
         with FeatureWriter(path, tiny, ids[:count], shards=True) as writer:
             for number in writer.missing:
-                writer.write(number, features, [""] * SHARD_ROWS)
+                writer.shard(number).write(features, [""] * SHARD_ROWS)
             found["s of a shard for the index"] = _seconds(writer.finish) / _SHARDS
         size = Path(folder, "features.shards", "index.h5").stat().st_size
         found["bytes of the index a photo"] = size / count

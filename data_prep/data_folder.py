@@ -13,24 +13,17 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from data_prep.disk import format_bytes, require_space
-from data_prep.preparation import (
-    BROKEN_LINK,
-    DAMAGED_ENTRY,
-    SPECIAL_FILE,
-    UNREADABLE_FOLDER,
-    UNSAFE_ENTRY,
-    Problems,
-    Progress,
-    printable,
-)
+from data_prep.preparation import Problem, Problems, printable
 from show_attend_tell.data.preprocessing import is_photo
 from show_attend_tell.runtime.errors import DataError, one_line
 from show_attend_tell.runtime.files import atomic_path
+from show_attend_tell.runtime.progress import progress_bar
 from show_attend_tell.runtime.untrusted import (
     DAMAGED,
     MAX_TEXT_BYTES,
+    read_member,
     read_text_bytes,
-    require_within,
+    reading,
 )
 
 PHOTOS = "photos"  # folder of unpacked photos, beside the manifest
@@ -88,7 +81,7 @@ def find_files(folder: Path, leave_out: Path, problems: Problems) -> list[Path]:
     def report(error: OSError) -> None:
         if Path(error.filename) == folder:
             raise error
-        problems.add(UNREADABLE_FOLDER, f"{error.filename}: {error.strerror}")
+        problems.add(Problem.UNREADABLE_FOLDER, f"{error.filename}: {error.strerror}")
 
     for place, folders, names in os.walk(folder, onerror=report, followlinks=True):
         entered = []
@@ -109,7 +102,9 @@ def find_files(folder: Path, leave_out: Path, problems: Problems) -> list[Path]:
                 files.append(path)
             else:
                 broken = path.is_symlink() and not os.path.exists(path)
-                problems.add(BROKEN_LINK if broken else SPECIAL_FILE, str(path))
+                problems.add(
+                    Problem.BROKEN_LINK if broken else Problem.SPECIAL_FILE, str(path)
+                )
     return sorted(files, key=lambda path: (len(path.parts), path))
 
 
@@ -146,10 +141,8 @@ class DataFolder:
         self.photo_files: list[Path] = []
         self._packed: dict[str, Packed] = {}  # photos
         self._texts: dict[str, Path | Packed] = {}
-        try:
+        with reading(folder, DataError, "make it readable, or name another folder"):
             files = find_files(self.folder, prepared, self.problems)
-        except OSError as error:
-            raise DataError(f"{folder}: cannot be read: {error}") from None
         archives = [path for path in files if path.suffix.lower() == ".zip"]
         for path in files:
             if is_photo(path):
@@ -171,17 +164,17 @@ class DataFolder:
 
     def _members(self, path: Path) -> Iterator[Packed]:
         """Yield the visible files of an archive; record unsafe entries."""
-        try:
-            with zipfile.ZipFile(path) as archive:
-                members = archive.infolist()
-        except DAMAGED as error:
-            raise DataError(
-                f"{path}: not a complete zip archive ({error}); download it again"
-            ) from None
+        with (
+            reading(path, DataError, "download the archive again"),
+            zipfile.ZipFile(path) as archive,
+        ):
+            members = archive.infolist()
         for member in members:
             parts = PurePosixPath(member.filename).parts
             if not is_safe(member):
-                self.problems.add(UNSAFE_ENTRY, f"{path.name}: {member.filename!r}")
+                self.problems.add(
+                    Problem.UNSAFE_ENTRY, f"{path.name}: {member.filename!r}"
+                )
             elif not member.is_dir() and not any(map(_is_hidden, parts)):
                 yield Packed(path, member)
 
@@ -216,9 +209,7 @@ class DataFolder:
             )
         return file
 
-    def unpack(
-        self, paths: Iterable[Path], progress: Progress | None = None
-    ) -> set[Path]:
+    def unpack(self, paths: Iterable[Path], progress: bool = False) -> set[Path]:
         """Unpack photos, but those whose file has its size already.
 
         Only the file name of an entry is used, so no entry can leave the folder.
@@ -226,7 +217,7 @@ class DataFolder:
 
         Args:
             paths: paths of photos; photos outside archives are ignored.
-            progress: called after every photo.
+            progress: whether to show a progress bar.
 
         Returns:
             The paths of damaged entries.
@@ -248,21 +239,23 @@ class DataFolder:
         require_space(size, self._unpacked, "unpacked photos", DataError)
         if missing:
             _LOGGER.info("unpacking %d photos, %s", len(missing), format_bytes(size))
-        done = 0
         by_archive = itertools.groupby(missing.items(), lambda item: item[1].archive)
-        for path, entries in by_archive:
+        for path, group in by_archive:
+            entries = list(group)
+            title = f"unpacking {path.name}"
+            bar = progress_bar(len(entries), "photo", title, shown=progress)
             try:
-                with zipfile.ZipFile(path) as archive:
+                with bar, zipfile.ZipFile(path) as archive:
                     for name, packed in entries:
                         target = self._unpacked / name
                         fault = _unpack_entry(archive, packed.member, target)
                         if fault:
                             _LOGGER.warning("%s: %s: %s", path, printable(name), fault)
-                            self.problems.add(DAMAGED_ENTRY, f"{path.name}: {name}")
+                            self.problems.add(
+                                Problem.DAMAGED_ENTRY, f"{path.name}: {name}"
+                            )
                             damaged.add(target)
-                        done += 1
-                        if progress:
-                            progress("unpacking photos", done, len(missing))
+                        bar.update()
             except DAMAGED as error:
                 raise DataError(
                     f"{path}: cannot be unpacked into {self._unpacked}: "
@@ -295,27 +288,12 @@ def read_text(place: Path | Packed) -> TextFile:
     Raises:
         DataError: the file is too large, cannot be read, or is not UTF-8.
     """
-    label = str(place)
-    try:
-        if isinstance(place, Packed):
-            label = f"{place.archive}:{place.member.filename}"
-            content = _read_member(place)
+    packed = isinstance(place, Packed)
+    label = f"{place.archive}:{place.member.filename}" if packed else str(place)
+    with reading(label, DataError, "convert it to UTF-8 text, or get it again"):
+        if packed:
+            with zipfile.ZipFile(place.archive) as archive:
+                content = read_member(archive, place.member.filename, MAX_TEXT_BYTES)
         else:
             content = read_text_bytes(place)
         return TextFile(label, content.decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        reason = f"must be UTF-8 text: {error}; convert the file"
-    except DAMAGED as error:
-        reason = f"cannot be read: {one_line(error)}"
-    raise DataError(f"{label}: {reason}")
-
-
-def _read_member(place: Packed) -> bytes:
-    require_within(place.member.file_size)
-    with (
-        zipfile.ZipFile(place.archive) as archive,
-        archive.open(place.member) as file,
-    ):
-        content = file.read(MAX_TEXT_BYTES + 1)  # the size may be forged
-    require_within(len(content))
-    return content

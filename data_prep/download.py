@@ -14,9 +14,9 @@ import requests
 from requests.adapters import HTTPAdapter, Retry
 
 from data_prep.disk import require_space
-from data_prep.preparation import Progress
 from show_attend_tell.runtime.errors import DownloadError, one_line
 from show_attend_tell.runtime.files import locked
+from show_attend_tell.runtime.progress import progress_bar
 
 _CHUNK = 1 << 16  # bytes; an interruption loses the unfinished chunk
 _TIMEOUT = (20.0, 60.0)  # seconds to connect, and between two chunks
@@ -79,15 +79,15 @@ COCO = (
 FILES = {"coco": COCO, "flickr30k": (COCO[1],)}
 
 
-def download(source: str, folder: Path, progress: Progress | None = None) -> list[Path]:
+def download(source: str, folder: Path, progress: bool = False) -> list[Path]:
     """Download the files of a data set into a folder; return their paths.
 
     Complete files that are already present are kept.
 
     Args:
         source: ``coco``, or ``flickr30k`` for Karpathy's splits alone.
-        folder: the folder, which ``prepare`` can read.
-        progress: called after every chunk.
+        folder: the folder, which ``prepare`` can read; made if absent.
+        progress: whether to show a progress bar for each file.
 
     Raises:
         DownloadError: the source has no files to download, or see
@@ -101,20 +101,8 @@ def download(source: str, folder: Path, progress: Progress | None = None) -> lis
     return [download_file(remote, folder, progress) for remote in FILES[source]]
 
 
-def total_size(source: str) -> int:
-    """Return the size of all files of a source, in bytes; 0 if there are none."""
-    return sum(remote.size for remote in FILES.get(source, ()))
-
-
-def download_file(
-    remote: RemoteFile, folder: Path, progress: Progress | None = None
-) -> Path:
+def download_file(remote: RemoteFile, folder: Path, progress: bool = False) -> Path:
     """Download or resume a file; return its path after verification.
-
-    Args:
-        remote: the file.
-        folder: the folder to write to; made if absent.
-        progress: called after every chunk.
 
     Raises:
         DownloadError: the file cannot be downloaded, verified or written.
@@ -136,7 +124,7 @@ def download_file(
             missing = remote.size - _size(part)
             require_space(missing, folder, f"bytes of {remote.name}", DownloadError)
             if missing > 0:
-                _receive(remote, part, progress or (lambda *_: None))
+                _receive(remote, part, progress)
             if fault := _fault(part, remote):
                 part.unlink()
                 raise DownloadError(f"{remote.url}: {fault}; deleted, download again")
@@ -155,7 +143,7 @@ def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def _receive(remote: RemoteFile, part: Path, progress: Progress) -> None:
+def _receive(remote: RemoteFile, part: Path, progress: bool) -> None:
     """Append the missing bytes to the part.
 
     Raises:
@@ -183,11 +171,15 @@ def _receive(remote: RemoteFile, part: Path, progress: Progress) -> None:
                 f"{remote.url}: must have {remote.size} bytes. Received: {size}; the "
                 "file has changed, or a proxy sent another page"
             )
-        with part.open("ab" if done else "wb") as file:
+        options = {"done": done, "shown": progress, "scaled": True}
+        with (
+            part.open("ab" if done else "wb") as file,
+            progress_bar(remote.size, "B", remote.name, **options) as bar,
+        ):
             for chunk in response.iter_content(_CHUNK):
                 file.write(chunk)
                 done += len(chunk)
-                progress(remote.name, done, remote.size)
+                bar.update(len(chunk))
                 if done > remote.size:
                     return
     if done < remote.size:

@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import itertools
 import logging
-import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,6 +24,7 @@ from show_attend_tell.data.shard_store import require_url, shards_folder
 from show_attend_tell.data.splits import data_folders
 from show_attend_tell.models.encoder.network import Encoder
 from show_attend_tell.runtime.errors import FeatureError, PhotoError, plural
+from show_attend_tell.runtime.machine import usable_cores
 
 BATCH = 32  # photos per step; another size may change the last bits of the features
 _AHEAD = 4  # batches decoded ahead of the network
@@ -87,7 +87,8 @@ def extract(
         shards: whether new features become a folder of shards in place of a file, see
             :mod:`data.features`.
         write_shards: function that writes the missing shards of a
-            :class:`FeatureWriter`; :func:`write_shards_here` by default.
+            :class:`FeatureWriter`, whose rows are photos; :func:`write_shards_here` by
+            default.
         store: URL below which new shards become objects, such as
             ``s3://bucket/folder``; see :mod:`data.shard_store`.
 
@@ -173,16 +174,9 @@ def _extract_set(
 def write_shards_here(
     encoder: Encoder, writer: FeatureWriter, photos: list[Photo], progress: bool
 ) -> None:
-    """Write all missing shards; decode photos and write shards in threads.
-
-    Args:
-        encoder: computes the features.
-        writer: has the missing shards.
-        photos: photos in the order of the rows.
-        progress: whether to draw a progress bar on standard error.
-    """
+    """Write all missing shards; decode photos and write shards in threads."""
     paths = ([photos[row].path for row in writer.rows(n)] for n in writer.missing)
-    threads = min(8, os.cpu_count() or 1)
+    threads = min(8, usable_cores())
     decoded = decoded_batches(encoder, paths, writer.mirrored, threads)
     stored: Future | None = None
     with (
@@ -195,7 +189,7 @@ def write_shards_here(
             features, problems = encode_batches(encoder, batches, bar.update)
             if stored:
                 stored.result()
-            stored = store.submit(writer.write, number, features, problems)
+            stored = store.submit(writer.shard(number).write, features, problems)
         if stored:
             stored.result()
 

@@ -32,9 +32,9 @@ import numpy as np
 
 from show_attend_tell.data.features import index_digest
 from show_attend_tell.data.shard_store import store_at
-from show_attend_tell.runtime.errors import FeatureError, one_line
+from show_attend_tell.runtime.errors import FeatureError
 from show_attend_tell.runtime.gc_pause import uncollected
-from show_attend_tell.runtime.untrusted import DAMAGED
+from show_attend_tell.runtime.untrusted import reading
 
 COMPRESSION = hdf5plugin.Blosc(
     cname="lz4hc", clevel=5, shuffle=hdf5plugin.Blosc.NOSHUFFLE
@@ -83,7 +83,9 @@ class Shard:
         with file_in_memory() as file:
             stored = create_features(file, features.shape, data=features)
             file.flush()
-            chunks = (read_chunk(stored, row) for row in range(len(features)))
+            rows = range(len(features))
+            # HDF5 stores a chunk that would grow as it is, with a mask of 1.
+            chunks = (stored.id.read_direct_chunk((row, 0, 0)) for row in rows)
             checksums = [zlib.crc32(chunk, mask) for mask, chunk in chunks]
             file.attrs["digest"] = self.digest(problems, checksums)
             write_column(file, "problems", problems)
@@ -105,22 +107,15 @@ class Shard:
         Raises:
             FeatureError: it is absent, or the body raises an error of a damaged file.
         """
-        try:
-            # HDF5's lock is held while a store is read in another thread, whose
-            # collector must not free objects of HDF5, which would need the lock.
-            with (
-                uncollected(),
-                store_at(self.file.parent, self.url).open(self.file.name) as content,
-                h5py.File(content, "r") as file,
-            ):
-                yield file
-        except FeatureError:  # of a store that does not answer
-            raise
-        except DAMAGED as error:
-            raise FeatureError(
-                f"{self.file}: damaged ({one_line(error)}); delete the file and run "
-                "the command again"
-            ) from None
+        # HDF5's lock is held while a store is read in another thread, whose collector
+        # must not free objects of HDF5, which would need the lock.
+        with (
+            reading(self.file, FeatureError, "delete it and run the command again"),
+            uncollected(),
+            store_at(self.file.parent, self.url).open(self.file.name) as content,
+            h5py.File(content, "r") as file,
+        ):
+            yield file
 
     def read_columns(self) -> tuple[list[str], list[int]]:
         """Return the problems and the checksums of the written shard.
@@ -151,14 +146,6 @@ def create_features(file: h5py.File, shape: tuple, **values: object) -> h5py.Dat
     """Create the dataset of features, a compressed chunk for each photo."""
     options = {"chunks": (1, *shape[1:]), "track_times": False, **COMPRESSION}
     return file.create_dataset("features", shape, **values, **options)
-
-
-def read_chunk(features: h5py.Dataset, row: int) -> tuple[int, bytes]:
-    """Return the filter mask and the stored bytes of one photo.
-
-    A chunk that compression would make larger is stored uncompressed, with a mask of 1.
-    """
-    return features.id.read_direct_chunk((row, 0, 0))
 
 
 def fixed_width(texts: Sequence[str]) -> np.ndarray:

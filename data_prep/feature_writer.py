@@ -28,7 +28,6 @@ from data_prep.feature_shard import (
     create_features,
     file_in_memory,
     fixed_width,
-    read_chunk,
     write_column,
 )
 from show_attend_tell.data.encoder_identity import identity_difference
@@ -50,8 +49,9 @@ from show_attend_tell.data.shard_store import (
 from show_attend_tell.runtime.errors import FeatureError
 from show_attend_tell.runtime.files import TEMPORARY, locked
 from show_attend_tell.runtime.progress import progress_bar
-from show_attend_tell.runtime.untrusted import parse_json, read_text_bytes
+from show_attend_tell.runtime.untrusted import parse_json, read_text_bytes, reading
 
+_REMEDY = "pass --overwrite to replace the features, or move them"
 SHARD_ROWS = 256  # photos: half a minute of VGG16 on one core, 5 MB
 # Bytes of HDF5's structures: of the file, and for each row of its indices and texts.
 _OVERHEAD, _ROW_OVERHEAD = 1 << 16, 256
@@ -62,9 +62,9 @@ class FeatureWriter:
 
     Use the writer as a context manager, which locks the set against another extraction
     and leaves the disk unchanged until it is entered. Write the shards of
-    :attr:`missing` with :meth:`write`, then call :meth:`finish`. Existing features,
-    complete or not, keep their form, a file or a folder of shards. If the index of a
-    folder is absent, :meth:`finish` makes it again from the shards.
+    :attr:`missing`, then call :meth:`finish`. Existing features, complete or not, keep
+    their form, a file or a folder of shards. If the index of a folder is absent,
+    :meth:`finish` makes it again from the shards.
 
     Args:
         path: the feature file.
@@ -80,6 +80,7 @@ class FeatureWriter:
         complete: whether the set already exists, made by this encoder from these
             photos.
         missing: numbers of the shards to write.
+        header_file: the file beside the shards that names their encoder and photos.
     """
 
     shard_rows = SHARD_ROWS  # of every shard but the last
@@ -149,9 +150,12 @@ class FeatureWriter:
         self._joins = begun_as_file or not (self._shards or folder.is_dir())
         if self._joins:
             self._folder, self._result = parts, self._file
+        else:
+            self.path = self._folder = folder
+            self._result = folder / INDEX
+        self.header_file = self._folder / HEADER
+        if self._joins:
             return
-        self.path = self._folder = folder
-        self._result = folder / INDEX
         if self.header_file.exists():
             url = stored_url(folder)
             if self._url not in (None, url):
@@ -199,11 +203,6 @@ class FeatureWriter:
         names = {number: shard_name(number) for number in self._numbers}
         return {n: sizes[name] for n, name in names.items() if name in sizes}
 
-    @property
-    def header_file(self) -> Path:
-        """The file beside the shards that names their encoder and photos."""
-        return self._folder / HEADER
-
     def _header(self) -> dict:
         ids = "\n".join(self.image_ids).encode()
         return {
@@ -216,12 +215,10 @@ class FeatureWriter:
         }
 
     def _verify_header(self, expected: dict) -> None:
-        try:
+        with reading(self.header_file, FeatureError, _REMEDY):
             header = parse_json(read_text_bytes(self.header_file))
-            if not isinstance(header, dict) or not isinstance(header["identity"], dict):
-                raise ValueError("not an object")
-        except (ValueError, OSError, KeyError) as error:
-            self._refuse(f"the header of its shards is malformed ({error})")
+            if not isinstance(header["identity"], dict):
+                raise ValueError("`identity` must be an object")
         if header == expected:
             return
         theirs, ours = header.pop("identity"), expected.pop("identity")
@@ -244,10 +241,7 @@ class FeatureWriter:
             )
 
     def _refuse(self, reason: str) -> NoReturn:
-        raise FeatureError(
-            f"{self.path}: {reason}; pass --overwrite to replace the features, or move "
-            "them"
-        )
+        raise FeatureError(f"{self.path}: {reason}; {_REMEDY}")
 
     def rows(self, number: int) -> range:
         """Return the rows of a shard."""
@@ -260,10 +254,6 @@ class FeatureWriter:
         ids = tuple(self.image_ids[rows.start : rows.stop])
         file = self._folder / shard_name(number)
         return Shard(file, self.identity, self.mirrored, ids, self._url)
-
-    def write(self, number: int, features: np.ndarray, problems: Sequence[str]) -> None:
-        """Write one shard; see :meth:`Shard.write`."""
-        self.shard(number).write(features, problems)
 
     def size(self) -> int:
         """Return the bytes of the finished set."""
@@ -330,7 +320,8 @@ class FeatureWriter:
         for number in self._numbers:
             with self.shard(number).open() as source:
                 for place, row in enumerate(self.rows(number)):
-                    mask, chunk = read_chunk(source["features"], place)
+                    at = (place, 0, 0)
+                    mask, chunk = source["features"].id.read_direct_chunk(at)
                     if zlib.crc32(chunk, mask) != checksums[row]:
                         raise ValueError("its checksum differs")
                     features.id.write_direct_chunk((row, 0, 0), chunk, mask)

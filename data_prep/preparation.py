@@ -2,8 +2,8 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -11,26 +11,30 @@ from show_attend_tell.data.manifest import Photo
 from show_attend_tell.runtime.errors import DataError, plural
 from show_attend_tell.runtime.files import atomic_write
 
-Progress = Callable[[str, int, int], None]
-"""Called with the name of the work, the number of items done and the total."""
-
 PROBLEMS = "problems.txt"
-MALFORMED_LINE = "malformed line"
-EMPTY_CAPTION = "empty caption"
-DUPLICATE_ID = "duplicate id"
-DUPLICATE_FILE = "photo file found twice"
-MISSING_PHOTO = "missing photo"
-NO_CAPTIONS = "photo without captions"
-TWO_SPLITS = "photo in two splits"
-UNSAFE_ENTRY = "unsafe archive entry"
-DAMAGED_ENTRY = "damaged archive entry"
-BROKEN_LINK = "broken link"
-SPECIAL_FILE = "not a regular file"
-UNREADABLE_FOLDER = "unreadable folder"
-
 _SHOWN = 3  # names per kind in a summary
 _LONGEST = 120  # characters of a name in a summary
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+class Problem(StrEnum):
+    """Kinds of problems, as they are listed."""
+
+    MALFORMED_LINE = "malformed line"
+    EMPTY_CAPTION = "empty caption"
+    DUPLICATE_ID = "duplicate id"
+    DUPLICATE_FILE = "photo file found twice"
+    MISSING_PHOTO = "missing photo"
+    NO_CAPTIONS = "photo without captions"
+    TWO_SPLITS = "photo in two splits"
+    UNSAFE_ENTRY = "unsafe archive entry"
+    DAMAGED_ENTRY = "damaged archive entry"
+    BROKEN_LINK = "broken link"
+    SPECIAL_FILE = "not a regular file"
+    UNREADABLE_FOLDER = "unreadable folder"
+    BAD_LABEL = "label with unknown characters or too many of them"
+    BAD_CROP = "crop that cannot be read"
+    ABSENT_CROP = "missing crop"
 
 
 class Problems:
@@ -95,7 +99,7 @@ class Preparation:
     data: Path | None  # the user's folder
     folder: Path  # the folder to write to
     refuse: bool = False  # whether a problem raises an error
-    progress: Progress | None = None
+    progress: bool = False  # whether to show progress bars
     limit: int | None = None  # maximum number of photos of each split
 
     def require_data(self) -> Path:

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from data_prep.preparation import Preparation, Prepared, Progress
+from data_prep.preparation import Preparation, Prepared
 from data_prep.sources.captions import prepare_photos, prepare_scenes
 from data_prep.sources.folder import read_folder
 from data_prep.sources.iiit5k import prepare_iiit5k
@@ -50,7 +50,7 @@ def prepare(
     data: Path | None,
     work: Path,
     on_problem: Literal["skip", "refuse"] = "skip",
-    progress: Progress | None = None,
+    progress: bool = False,
     limit: int | None = None,
 ) -> Prepared:
     """Write the files that training reads: manifest and vocabulary, digits or words.
@@ -64,7 +64,7 @@ def prepare(
         work: the folder of all prepared data sets, each in a folder of its name.
         on_problem: ``skip`` skips items that have problems, ``refuse`` raises an
             error: before unpacking if the problem is already known.
-        progress: called after every item.
+        progress: whether to show progress bars on standard error.
         limit: maximum number of photos of each split, in the order of the data set;
             all by default. Photos beyond it are not unpacked.
 

@@ -24,7 +24,7 @@ from PIL import Image
 from show_attend_tell.config.experiments import load_experiment
 from show_attend_tell.config.runs import find_model
 from show_attend_tell.data.preprocessing import load_photo, to_view
-from show_attend_tell.data.splits import folder_of, load_split, open_features
+from show_attend_tell.data.splits import folder_of, load_splits, open_features
 from show_attend_tell.data.vocabulary import PAD, START
 from show_attend_tell.evaluation.validation import attention_entropy
 from show_attend_tell.inference.visualization.attention_figure import figure_to_array
@@ -117,7 +117,7 @@ def main() -> None:
     models = [load_captioner(find_model(name, given.runs)) for _, name in pairs]
     experiment = load_experiment(given.experiment)
     with open_features(experiment, given.work) as reader:
-        data = load_split(experiment, given.work, given.split, reader)
+        (data,) = load_splits(experiment, given.work, [given.split], reader)
         captions = [each[0] for each in data.captions]
         alphas = read_captions(models, reader, data, captions)
     print("\n".join(table(labels, captions, alphas)))

@@ -25,7 +25,7 @@ from keras import ops
 
 from show_attend_tell.config.experiments import load_experiment
 from show_attend_tell.config.settings import HardAttentionSettings, ModelSettings
-from show_attend_tell.data.splits import load_split, open_features
+from show_attend_tell.data.splits import load_splits, open_features
 from show_attend_tell.evaluation.validation import attention_entropy
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.losses import token_losses
@@ -51,7 +51,7 @@ def read_scenes():
     """Return annotations (N, L, D), inputs and targets (N, T), and the vocabulary."""
     experiment = load_experiment("scenes")
     with open_features(experiment, "prepared") as reader:
-        split = load_split(experiment, "prepared", "train", reader)
+        (split,) = load_splits(experiment, "prepared", ["train"], reader)
         short = [[w for w in each[0] if w not in DROPPED] for each in split.captions]
         chosen = [k for k, words in enumerate(short) if len(words) == T]
         a = reader.read(split.rows[chosen]).astype(np.float32)

@@ -27,7 +27,7 @@ from show_attend_tell.config.experiments import (
     rename,
     seed_variants,
 )
-from show_attend_tell.config.toml import read_toml
+from show_attend_tell.config.toml import parse_toml
 from show_attend_tell.data.features import feature_path
 from show_attend_tell.data.shard_store import feature_set
 from show_attend_tell.runtime.files import atomic_write
@@ -56,7 +56,7 @@ earlier the section of the log.
 
 def read_table() -> tuple[dict, dict]:
     """Return the claims and the rows by name."""
-    tables = read_toml(RESULTS / "rows.toml")
+    tables = parse_toml((RESULTS / "rows.toml").read_text(encoding="utf-8"))
     return tables["claims"], tables["rows"]
 
 

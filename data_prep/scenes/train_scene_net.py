@@ -8,7 +8,6 @@ shape whose box contains its centre, or as background. The scenes have their own
 and, like all training scenes, no reserved pair.
 """
 
-import logging
 from pathlib import Path
 
 import click
@@ -24,8 +23,6 @@ from show_attend_tell.models.encoder import scene_net
 from show_attend_tell.runtime.files import atomic_path
 
 SEED = 1502_03044  # seed of the scenes; data sets with captions have small seeds
-
-logger = logging.getLogger(__name__)
 
 
 def cell_labels(objects: list[dict], side: int, grid: int) -> dict[str, np.ndarray]:
@@ -82,7 +79,6 @@ def with_heads(network: keras.Model) -> keras.Model:
 @click.option("--epochs", default=7, help="Epochs.")
 def main(weights: str, count: int, epochs: int) -> None:
     """Train SceneNet and write its weights."""
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
     keras.utils.set_random_seed(1)
     pictures, labels = draw_set("train", count)
     network = scene_net.build_scene_net()
@@ -107,7 +103,7 @@ def main(weights: str, count: int, epochs: int) -> None:
     )
     with atomic_path(weights) as temporary:
         network.save_weights(temporary)
-    logger.info("%s: %d bytes", weights, Path(weights).stat().st_size)
+    click.echo(f"{weights}: {Path(weights).stat().st_size} bytes")
 
 
 if __name__ == "__main__":

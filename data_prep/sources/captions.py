@@ -5,16 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from data_prep.data_folder import DataFolder
-from data_prep.preparation import (
-    DUPLICATE_FILE,
-    EMPTY_CAPTION,
-    MISSING_PHOTO,
-    NO_CAPTIONS,
-    TWO_SPLITS,
-    Preparation,
-    Prepared,
-    Problems,
-)
+from data_prep.preparation import Preparation, Prepared, Problem, Problems
 from data_prep.scenes.scenes import write_scenes
 from show_attend_tell.config.settings import DataSettings
 from show_attend_tell.data.manifest import Photo, write_manifest
@@ -145,26 +136,26 @@ def join_by_name(
     for split, names in lists.items():
         for name in names:
             if splits.setdefault(name, split) != split:
-                problems.add(TWO_SPLITS, name)
+                problems.add(Problem.TWO_SPLITS, name)
     known = {*captions, *splits}
     photos = []
-    for name in sorted(known.difference(problems.names(TWO_SPLITS))):
+    for name in sorted(known.difference(problems.names(Problem.TWO_SPLITS))):
         kept = []
         for number, caption in enumerate(captions.get(name, ())):
             # Most captions pass the first test, which is faster.
             if any(map(str.isalnum, caption)) or tokenize(caption):
                 kept.append(caption.strip())
             else:
-                problems.add(EMPTY_CAPTION, f"{name}#{number}")
+                problems.add(Problem.EMPTY_CAPTION, f"{name}#{number}")
         if name not in places:
-            problems.add(MISSING_PHOTO, name)
+            problems.add(Problem.MISSING_PHOTO, name)
         elif not kept:
-            problems.add(NO_CAPTIONS, name)
+            problems.add(Problem.NO_CAPTIONS, name)
         else:
             split = splits.get(name, "none")
             photos.append(Photo(name, places[name], split, tuple(kept)))
             if name in found_twice:
-                problems.add(DUPLICATE_FILE, name)
+                problems.add(Problem.DUPLICATE_FILE, name)
     if unknown := len(places.keys() - known):
         problems.notes.append(
             f"photos skipped that have no caption and are in no list: {unknown}"

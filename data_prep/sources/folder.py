@@ -12,7 +12,7 @@ import posixpath
 from collections.abc import Iterator
 
 from data_prep.data_folder import DataFolder, TextFile, read_text
-from data_prep.preparation import MALFORMED_LINE, NO_CAPTIONS
+from data_prep.preparation import Problem
 from data_prep.sources.captions import Captions, Lists, join_by_name
 from show_attend_tell.data.manifest import Photo
 from show_attend_tell.runtime.errors import DataError, quote
@@ -60,7 +60,7 @@ def read_folder(data: DataFolder) -> list[Photo]:
         try:
             name, caption, split = _parse_row(values)
         except (ValueError, TypeError, AttributeError, LookupError):
-            data.problems.add(MALFORMED_LINE, f"{file.label}:{number}")
+            data.problems.add(Problem.MALFORMED_LINE, f"{file.label}:{number}")
             continue
         captions.setdefault(name, []).append(caption)
         if split:
@@ -79,7 +79,7 @@ def read_folder(data: DataFolder) -> list[Photo]:
     places = {name: data.folder / name for name in captions}
     for path in sorted(set(data.photo_files).difference(places.values())):
         name = path.relative_to(data.folder).as_posix()
-        data.problems.add(NO_CAPTIONS, name)
+        data.problems.add(Problem.NO_CAPTIONS, name)
     # os.path returns False for a name that no file can have; Path.is_file raises.
     places = {name: path for name, path in places.items() if os.path.isfile(path)}
     return join_by_name(data, captions, lists, places)

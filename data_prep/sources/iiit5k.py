@@ -14,16 +14,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from data_prep.preparation import MALFORMED_LINE, Preparation, Prepared, Problems
+from data_prep.preparation import Preparation, Prepared, Problem, Problems
 from data_prep.words.prepare import SHEET, write_words
 from show_attend_tell.data.characters import fold
 from show_attend_tell.data.words import Word, read_crop
-from show_attend_tell.runtime.errors import DataError, PhotoError, WordsError, one_line
-from show_attend_tell.runtime.untrusted import DAMAGED, require_within
+from show_attend_tell.runtime.errors import DataError, PhotoError, WordsError
+from show_attend_tell.runtime.untrusted import DAMAGED, reading, require_within
 
-BAD_LABEL = "label with unknown characters or too many of them"
-BAD_CROP = "crop that cannot be read"
-ABSENT_CROP = "missing crop"
 _SUFFIXES = (".jpg", ".jpeg", ".png")
 _MOST_BYTES = 20_000_000  # of a crop, or of the tags
 _SEED = 0  # of the order in which photos become validation photos
@@ -108,13 +105,8 @@ def _roots(data: Path) -> Iterator[Root]:
         yield from dict.fromkeys(path.parent for path in tags)
         archives = sorted(data.glob("*.zip"))
     for path in archives:
-        try:
+        with reading(path, DataError, "get the archive again"):
             archive = zipfile.ZipFile(path)
-        except DAMAGED as error:
-            raise DataError(
-                f"{path}: cannot be read as a zip archive ({one_line(error)}); get the "
-                "file again"
-            ) from None
         with archive:
             tags = [name for name in archive.namelist() if name.endswith(".tags")]
             folder, slash, _ = min(tags, default="").rpartition("/")
@@ -134,33 +126,27 @@ def _read_split(root: Root, split: str, problems: Problems) -> list[Crop]:
     tags = root / f"{split}.tags"
     if not tags.is_file():
         return []
-    try:
+    with reading(tags, DataError, "get the file again"):
         text = _read(tags).decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise DataError(f"{tags}: must be UTF-8 text; get the file again") from None
-    except DAMAGED as error:
-        raise DataError(
-            f"{tags}: cannot be read ({one_line(error)}); get the file again"
-        ) from None
     crops = []
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip():
             continue
         path, _, label = line.strip().partition(" ")
         if not label:
-            problems.add(MALFORMED_LINE, f"{tags.name}: line {number}")
+            problems.add(Problem.MALFORMED_LINE, f"{tags.name}: line {number}")
             continue
         try:
             name = _find(root, path)
             if name is None:
-                problems.add(ABSENT_CROP, path)
+                problems.add(Problem.ABSENT_CROP, path)
             else:
                 row = Word(split, fold(label.strip()), name)
                 crops.append(Crop(row, read_crop(io.BytesIO(_read(root / name)))))
         except WordsError:
-            problems.add(BAD_LABEL, f"{path} {label.strip()}")
+            problems.add(Problem.BAD_LABEL, f"{path} {label.strip()}")
         except (PhotoError, *DAMAGED):
-            problems.add(BAD_CROP, path)
+            problems.add(Problem.BAD_CROP, path)
     return crops
 
 

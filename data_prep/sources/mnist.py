@@ -14,9 +14,10 @@ import numpy as np
 from data_prep.preparation import Preparation, Prepared
 from show_attend_tell.config.siblings import DIGIT
 from show_attend_tell.data.digits import CLASSES, Digits, write_digits
-from show_attend_tell.runtime.errors import DataError, one_line
-from show_attend_tell.runtime.untrusted import DAMAGED
+from show_attend_tell.runtime.errors import DataError
+from show_attend_tell.runtime.untrusted import reading
 
+_REMEDY = "get the file again"
 KERAS_FILE = "mnist.npz"
 _NAMES = {"train": "train", "test": "t10k"}  # split -> start of the files' names
 _KINDS = {"images": "images-idx3-ubyte", "labels": "labels-idx1-ubyte"}
@@ -95,41 +96,31 @@ def read_idx(path: Path) -> np.ndarray:
     Raises:
         DataError: the file is damaged, or holds other values than bytes.
     """
-    try:
-        opener = gzip.open if path.suffix == ".gz" else open
-        with opener(path, "rb") as file:
-            zeros, kind, dimensions = struct.unpack(">HBB", file.read(4))
-            shape = struct.unpack(f">{dimensions}I", file.read(4 * dimensions))
-            if zeros or kind != 8 or not 1 <= dimensions <= 3 or shape[0] > _MOST:
-                raise ValueError("not an idx file of bytes")
-            if any(side != DIGIT for side in shape[1:]):
-                raise ValueError(f"its pictures have the shape {shape[1:]}")
-            size = int(np.prod(shape, dtype=np.int64))
-            content = file.read(size + 1)
-    except DAMAGED as error:
-        raise DataError(
-            f"{path}: cannot be read as an idx file ({one_line(error)}); get the file "
-            "again"
-        ) from None
-    if len(content) != size:
-        raise DataError(
-            f"{path}: must hold {size} values. Received: "
-            f"{'more' if len(content) > size else len(content)}; get the file again"
-        )
+    opener = gzip.open if path.suffix == ".gz" else open
+    with reading(path, DataError, _REMEDY), opener(path, "rb") as file:
+        zeros, kind, dimensions = struct.unpack(">HBB", file.read(4))
+        shape = struct.unpack(f">{dimensions}I", file.read(4 * dimensions))
+        if zeros or kind != 8 or not 1 <= dimensions <= 3 or shape[0] > _MOST:
+            raise ValueError("not an idx file of bytes")
+        if any(side != DIGIT for side in shape[1:]):
+            raise ValueError(f"its pictures have the shape {shape[1:]}")
+        size = int(np.prod(shape, dtype=np.int64))
+        content = file.read(size + 1)
+        if len(content) != size:
+            received = "more" if len(content) > size else len(content)
+            raise ValueError(f"it must hold {size} values. Received: {received}")
     return np.frombuffer(content, np.uint8).reshape(shape)
 
 
 def _read_keras_file(path: Path) -> dict[str, Digits]:
     """Return the digits of the file that ``keras.datasets.mnist`` fetches."""
-    try:
-        with np.load(path, allow_pickle=False) as stored:
-            arrays = {
-                split: (stored[f"x_{split}"], stored[f"y_{split}"])
-                for split in _NAMES
-                if split == "train" or f"x_{split}" in stored
-            }
-    except DAMAGED as error:
-        raise DataError(
-            f"{path}: cannot be read ({one_line(error)}); get the file again"
-        ) from None
+    with (
+        reading(path, DataError, _REMEDY),
+        np.load(path, allow_pickle=False) as stored,
+    ):
+        arrays = {
+            split: (stored[f"x_{split}"], stored[f"y_{split}"])
+            for split in _NAMES
+            if split == "train" or f"x_{split}" in stored
+        }
     return {split: _checked(path, split, *pair) for split, pair in arrays.items()}

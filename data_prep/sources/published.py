@@ -12,16 +12,11 @@ import re
 from collections.abc import Iterator
 
 from data_prep.data_folder import DataFolder, TextFile
-from data_prep.preparation import (
-    DUPLICATE_ID,
-    MALFORMED_LINE,
-    MISSING_PHOTO,
-    Problems,
-)
+from data_prep.preparation import Problem, Problems
 from data_prep.sources.captions import Captions, Lists, join_by_name
 from show_attend_tell.data.manifest import Photo
 from show_attend_tell.runtime.errors import DataError
-from show_attend_tell.runtime.untrusted import is_encodable, parse_json
+from show_attend_tell.runtime.untrusted import is_encodable, parse_json, reading
 
 FLICKR8K_TOKENS = "Flickr8k.token.txt"
 FLICKR8K_LISTS = {
@@ -136,12 +131,12 @@ def _read_tokens(file: TextFile, problems: Problems) -> Captions:
             continue
         match = _TOKEN.fullmatch(line) or _BARS.fullmatch(line)
         if match is None:
-            problems.add(MALFORMED_LINE, f"{file.label}:{row}")
+            problems.add(Problem.MALFORMED_LINE, f"{file.label}:{row}")
             continue
         name, number, caption = match.groups()
         numbered = captions.setdefault(name.strip(), {})
         if number in numbered:
-            problems.add(DUPLICATE_ID, f"{name.strip()}#{number}")
+            problems.add(Problem.DUPLICATE_ID, f"{name.strip()}#{number}")
         numbered.setdefault(number, caption)
     return {name: list(numbered.values()) for name, numbered in captions.items()}
 
@@ -151,7 +146,7 @@ def _read_names(file: TextFile, problems: Problems) -> list[str]:
     names: dict[str, None] = {}
     for name in map(str.strip, file.text.splitlines()):
         if name in names:
-            problems.add(DUPLICATE_ID, f"{file.label}: {name}")
+            problems.add(Problem.DUPLICATE_ID, f"{file.label}: {name}")
         elif name:
             names[name] = None
     return list(names)
@@ -168,7 +163,7 @@ def _read_karpathy(file: TextFile, problems: Problems) -> tuple[Captions, Lists]
     for row in _rows(file, _parse(file), "images", kinds, problems):
         name, split = row["filename"], row["split"]
         if name in captions:
-            problems.add(DUPLICATE_ID, f"{file.label}: {name}")
+            problems.add(Problem.DUPLICATE_ID, f"{file.label}: {name}")
         lists.setdefault("train" if split == "restval" else split, []).append(name)
         label = TextFile(f"{file.label} {name}", "")
         sentences = _rows(label, row, "sentences", {"raw": str}, problems)
@@ -188,32 +183,32 @@ def _read_annotations(data: DataFolder) -> tuple[Captions, Lists]:
         kinds = {"id": int, "file_name": str}
         for row in _rows(file, content, "images", kinds, problems):
             if row["id"] in names:
-                problems.add(DUPLICATE_ID, f"{file.label}: image {row['id']}")
+                problems.add(Problem.DUPLICATE_ID, f"{file.label}: image {row['id']}")
             names.setdefault(row["id"], row["file_name"])
         texts: Captions = {name: [] for name in names.values()}
         seen = set()
         kinds = {"id": int, "image_id": int, "caption": str}
         for row in _rows(file, content, "annotations", kinds, problems):
             if row["id"] in seen:
-                problems.add(DUPLICATE_ID, f"{file.label}: annotation {row['id']}")
+                problems.add(
+                    Problem.DUPLICATE_ID, f"{file.label}: annotation {row['id']}"
+                )
             elif row["image_id"] not in names:
-                problems.add(MISSING_PHOTO, f"{file.label}: image {row['image_id']}")
+                problems.add(
+                    Problem.MISSING_PHOTO, f"{file.label}: image {row['image_id']}"
+                )
             else:
                 texts[names[row["image_id"]]].append(row["caption"])
             seen.add(row["id"])
         for name in sorted(texts.keys() & captions.keys()):
-            problems.add(DUPLICATE_ID, name)
+            problems.add(Problem.DUPLICATE_ID, name)
         captions, lists[split] = {**texts, **captions}, list(texts)
     return captions, lists
 
 
 def _parse(file: TextFile) -> object:
-    try:
+    with reading(file.label, DataError, "download it again"):
         return parse_json(file.text)
-    except ValueError as error:
-        raise DataError(
-            f"{file.label}: not JSON ({error}); download it again"
-        ) from None
 
 
 def _rows(
@@ -248,4 +243,4 @@ def _rows(
         ):
             yield row
         else:
-            problems.add(MALFORMED_LINE, f"{file.label} {key}:{number}")
+            problems.add(Problem.MALFORMED_LINE, f"{file.label} {key}:{number}")

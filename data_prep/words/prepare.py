@@ -23,7 +23,7 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from data_prep.disk import require_space
-from data_prep.preparation import Preparation, Prepared, Progress
+from data_prep.preparation import Preparation, Prepared
 from data_prep.words.fonts import find_families
 from data_prep.words.render import Renderer
 from data_prep.words.word_list import load_words
@@ -38,7 +38,9 @@ from show_attend_tell.data.words import (
 )
 from show_attend_tell.runtime.errors import DataError, PhotoError
 from show_attend_tell.runtime.files import atomic_path, atomic_write
-from show_attend_tell.runtime.untrusted import DAMAGED
+from show_attend_tell.runtime.machine import usable_cores
+from show_attend_tell.runtime.progress import progress_bar
+from show_attend_tell.runtime.untrusted import reading
 
 PART = 250  # most words of a part, rendered in a second
 SHEET = "contact_sheet.png"
@@ -69,7 +71,9 @@ def prepare_rendered_words(preparation: Preparation) -> Prepared:
     photos = load_grounds(settings.photos)
     renderer = Renderer(families, words, settings.seed, photos)
     counts = {"train": settings.count, "val": settings.held_out}
-    rendered = render_words(renderer, counts, folder, _cores(), preparation.progress)
+    rendered = render_words(
+        renderer, counts, folder, usable_cores(), preparation.progress
+    )
     fonts = sum(map(len, families.values()))
     facts = [
         f"{'rendered' if rendered else 'already rendered'} from {len(words):,} words "
@@ -115,14 +119,6 @@ def load_grounds(folder: str) -> list[np.ndarray]:
     return grounds
 
 
-def _cores() -> int:
-    """Return the number of processor cores that this process may use."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # not on Linux
-        return os.cpu_count() or 1
-
-
 class Part(NamedTuple):
     """Words `start` to `stop` of a split, and their file."""
 
@@ -137,7 +133,7 @@ def render_words(
     counts: dict[str, int],
     folder: Path,
     workers: int,
-    progress: Progress | None = None,
+    progress: bool = False,
 ) -> bool:
     """Render words into a folder: crops, manifest, record and contact sheet.
 
@@ -146,7 +142,7 @@ def render_words(
         counts: split -> number of words, each with its own generator.
         folder: the folder to write to; made if absent.
         workers: number of processes.
-        progress: called after every part.
+        progress: whether to show a progress bar.
 
     Returns:
         Whether words were rendered; False if the folder already holds the same words.
@@ -184,7 +180,7 @@ def render_words(
 
 
 def _render_parts(
-    renderer: Renderer, parts: list[Part], workers: int, progress: Progress | None
+    renderer: Renderer, parts: list[Part], workers: int, progress: bool
 ) -> None:
     """Render the parts whose files are absent, in this process or in several."""
     absent = [part for part in parts if not part.path.is_file()]
@@ -193,10 +189,11 @@ def _render_parts(
     processes = min(workers, len(absent))
     if absent:
         _LOGGER.info("rendering %d words, processes: %d", total - done, processes)
-    for part in _rendered(renderer, absent, processes):
-        done += part.stop - part.start
-        if progress:
-            progress("rendering words", done, total)
+    shown = progress and bool(absent)
+    title = "rendering words"
+    with progress_bar(total, "word", title, done=done, shown=shown) as bar:
+        for part in _rendered(renderer, absent, processes):
+            bar.update(part.stop - part.start)
 
 
 def _rendered(renderer: Renderer, parts: list[Part], processes: int) -> Iterable[Part]:
@@ -248,16 +245,13 @@ def _render_part(renderer: Renderer, part: Part) -> Part:
 
 
 def _read_part(part: Part) -> tuple[np.ndarray, list[Word]]:
-    """Return the crops and words of a part; remove it if it is damaged."""
-    try:
-        with part.path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
-            crops, words = stored["crops"], stored["words"].tolist()
-    except DAMAGED:
-        part.path.unlink(missing_ok=True)
-        raise DataError(
-            f"{part.path}: a part is damaged and was removed; run the same command "
-            "again to render it again"
-        ) from None
+    """Return the crops and words of a part."""
+    with (
+        reading(part.path, DataError, "delete it, and run the same command again"),
+        part.path.open("rb") as file,
+        np.load(file, allow_pickle=False) as stored,
+    ):
+        crops, words = stored["crops"], stored["words"].tolist()
     return crops, [Word(part.split, word) for word in words]
 
 
@@ -286,9 +280,10 @@ def write_words(
     write_manifest(folder, rows)
 
 
-def contact_sheet(crops: np.ndarray, words: list[str], columns: int = 8) -> Image.Image:
+def contact_sheet(crops: np.ndarray, words: list[str]) -> Image.Image:
     """Return a picture of all crops, each above its word."""
     N, high, wide = crops.shape
+    columns = 8
     rows = -(-N // columns)
     sheet = Image.new("L", (columns * (wide + 8), rows * (high + 18)), 255)
     draw = ImageDraw.Draw(sheet)

@@ -1,9 +1,6 @@
 """Define the verbs before training: ``prepare``, ``features`` and ``download``."""
 
-import contextlib
 import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import click
 
@@ -19,29 +16,6 @@ from show_attend_tell.cli.options import (
 )
 from show_attend_tell.cli.tasks import TASKS
 from show_attend_tell.runtime.tensorflow_startup import start_keras
-
-
-@contextlib.contextmanager
-def _progress() -> Iterator[Callable[[str, int, int], None] | None]:
-    """Yield a callback (name, done, total) that draws bars, None without a terminal."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from tqdm import tqdm
-
-    bars = {}
-
-    def report(path: object, done: int, total: int) -> None:
-        name = Path(str(path)).name
-        if name not in bars:
-            bars[name] = tqdm(desc=name, total=total, initial=done, unit_scale=True)
-        bars[name].update(done - bars[name].n)
-
-    try:
-        yield report
-    finally:
-        for bar in bars.values():
-            bar.close()
 
 
 @click.command()
@@ -63,8 +37,7 @@ def prepare(experiment, changes, work, data, on_problem, limit) -> None:
     from data_prep.prepare import prepare
 
     settings = load_settings(experiment, changes, limit=limit)
-    with _progress() as progress:
-        report = prepare(settings, data, work, on_problem, progress, limit)
+    report = prepare(settings, data, work, on_problem, sys.stderr.isatty(), limit)
     click.echo("\n".join(report.lines()))
 
 
@@ -147,9 +120,8 @@ def download(source, data) -> None:
     from data_prep import download
     from data_prep.disk import format_bytes, free_bytes
 
-    if size := download.total_size(source):
+    if size := sum(remote.size for remote in download.FILES.get(source, ())):
         free = format_bytes(free_bytes(data))
         click.echo(f"{format_bytes(size)} to download, {free} free in {data}")
-    with _progress() as progress:
-        files = download.download(source, data, progress)
+    files = download.download(source, data, sys.stderr.isatty())
     click.echo("\n".join(map(str, files)))

@@ -117,11 +117,9 @@ def train(
         from show_attend_tell.cluster.seeds import Series, open_runs
         from show_attend_tell.config.experiments import seed_variants
 
-        if cluster is not None:  # workers have another working directory
-            work, runs = work.absolute(), runs.absolute()
         series = Series(work, runs, train, has_captions, progress=cluster is None)
         variants = seed_variants(settings, seeds)
-        variants = open_runs(series, variants, resume, overwrite)
+        open_runs(series, variants, resume, overwrite)
         _train_several(series, variants, cluster, workers)
         return
     _print_training(train(settings, work, runs, resume, overwrite))
@@ -141,7 +139,7 @@ def _train_several(series, variants, cluster: str | None, workers: int | None) -
     from show_attend_tell.cluster import seeds
 
     if cluster is None:
-        outcomes = seeds.train_in_turn(series, variants)
+        outcomes = (seeds.train_variant(series, variant) for variant in variants)
     else:
         outcomes = seeds.train_on_cluster(series, variants, cluster, workers)
     failed = set()

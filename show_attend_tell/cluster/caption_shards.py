@@ -25,7 +25,7 @@ from show_attend_tell.runtime.files import (
     atomic_write,
     locked,
 )
-from show_attend_tell.runtime.untrusted import parse_json, read_text_bytes
+from show_attend_tell.runtime.untrusted import parse_json, read_text_bytes, reading
 
 SHARD_PHOTOS = 256  # a multiple of the pipeline's batch
 HEADER, INDEX = "header.json", "index.json"
@@ -87,7 +87,7 @@ def read_shard(path: Path) -> list[dict]:
     Raises:
         OutputFileError: the shard is damaged.
     """
-    try:
+    with reading(path, OutputFileError, "delete it and run the same command again"):
         if path.suffix == ".parquet":
             return _pyarrow().parquet.read_table(path).to_pylist()
         lines = read_text_bytes(path).decode(**ENCODING).split("\n")[:-1]
@@ -95,11 +95,6 @@ def read_shard(path: Path) -> list[dict]:
         if not all(isinstance(row["path"], str) for row in rows):
             raise ValueError("`path` must be a text")
         return rows
-    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
-        raise OutputFileError(
-            f"{path}: damaged ({one_line(error)}); delete the file and run the same "
-            "command again"
-        ) from None
 
 
 @contextlib.contextmanager
@@ -150,23 +145,29 @@ class CaptionFolder:
         path: the folder.
         header_file: the file that names the model and the settings.
         form: ``jsonl`` or ``parquet``.
+        rows: name of each shard -> number of its captions; workers write more.
     """
 
     def __init__(self, path: Path, made_by: str, form: str):
         self.path, self.header_file = path, path / HEADER
         self._made_by, self.form = made_by, form
         self._present: set[str] = set()  # paths as they are stored
-        self._rows: dict[str, int] = {}  # name of a shard -> rows
+        self.rows: dict[str, int] = {}
         header = {"made_by": made_by, "format": form}
-        if self.header_file.exists():
-            self._verify(header)
-        else:
+        if not self.header_file.exists():
             atomic_write(self.header_file, json.dumps(header, indent=1))
+        with reading(self.header_file, OutputFileError, "name another folder"):
+            present = parse_json(read_text_bytes(self.header_file))
+        if present != header:
+            raise OutputFileError(
+                f"{self.path}: must have captions of {header}. Received: "
+                f"{one_line(present)}; name another folder, or remove this one"
+            )
         for temporary in path.glob(f"{TEMPORARY}*"):  # of killed processes
             temporary.unlink(missing_ok=True)
         for file in sorted(path.glob(f"captions-*.{form}")):
             paths = {row["path"] for row in read_shard(file)}
-            self._rows[file.name] = len(paths)
+            self.rows[file.name] = len(paths)
             self._present |= paths
 
     def __contains__(self, photo: Path | Failure) -> bool:
@@ -176,27 +177,12 @@ class CaptionFolder:
         path = str(photo)
         return (_stored_path(path) if self.form == "parquet" else path) in self._present
 
-    def _verify(self, header: dict) -> None:
-        try:
-            present = parse_json(read_text_bytes(self.header_file))
-        except (OSError, ValueError) as error:
-            present = one_line(error)
-        if present != header:
-            raise OutputFileError(
-                f"{self.path}: must have captions of {header}. Received: "
-                f"{one_line(present)}; name another folder, or remove this one"
-            )
-
-    def add(self, name: str, rows: int) -> None:
-        """Record a shard that a worker has written."""
-        self._rows[name] = rows
-
     def finish(self) -> None:
         """Write the index of all shards."""
-        shards = [{"name": name, "rows": n} for name, n in sorted(self._rows.items())]
+        shards = [{"name": name, "rows": n} for name, n in sorted(self.rows.items())]
         index = {
             "made_by": self._made_by,
-            "captions": sum(self._rows.values()),
+            "captions": sum(self.rows.values()),
             "shards": shards,
         }
         atomic_write(self.path / INDEX, json.dumps(index, indent=1))

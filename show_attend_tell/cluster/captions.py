@@ -5,7 +5,6 @@ of photos is therefore captioned in the batches in which one machine would capti
 a photo whose caption is already present keeps its row, which stays empty.
 """
 
-import dataclasses
 import itertools
 import os
 import time
@@ -26,10 +25,9 @@ from show_attend_tell.data.manifest import read_manifest
 from show_attend_tell.inference.batch import BatchReport, distinct_photos, made_by
 from show_attend_tell.inference.journal import caption_row
 from show_attend_tell.inference.photos import find_photos
-from show_attend_tell.inference.pipeline import CaptioningPipeline, load_requested
+from show_attend_tell.inference.pipeline import load_requested
 from show_attend_tell.inference.request import CaptionRequest
 from show_attend_tell.inference.result import Caption, Failure
-from show_attend_tell.reference.reranker import NONE
 from show_attend_tell.runtime.errors import CaptionError
 from show_attend_tell.runtime.progress import progress_bar
 
@@ -55,7 +53,7 @@ def shard_writer(
     """Load the model in a worker process; return the function that writes a shard.
 
     Args:
-        request: the user's choices, with absolute paths of files.
+        request: the user's choices.
         author: the models and settings, from :func:`inference.batch.made_by`.
         encoder: identity of the driver's encoder.
         photos: number of photos of the run.
@@ -134,7 +132,7 @@ def find_all_photos(paths: Iterable[str | os.PathLike]) -> list[Path | Failure]:
         if path.suffix.lower() == ".jsonl":
             named += [photo.path for photo in read_manifest(path)]
         else:
-            named.append(path.absolute())  # workers have another working directory
+            named.append(path.absolute())
     return list(distinct_photos(find_photos(named)))
 
 
@@ -168,20 +166,18 @@ def caption_on_cluster(
     """
     with connected(address) as cluster:
         pipeline = load_requested(request)
-        request = _absolute(request, pipeline)
         pipeline.require_calibration(request)
         photos, author = find_all_photos(paths), made_by(pipeline, request)
         count = sum(not isinstance(photo, Failure) for photo in photos)
         arguments = request, author, pipeline.engine.encoder.identity(), count
         start = time.perf_counter()
-        out = Path(os.path.abspath(out))
         with caption_folder(out, author, form) as folder:
             items = _items(photos, folder)
             done = cluster.run(shard_writer, arguments, items, workers)
             written, failures = _collect(done, photos, folder, shown)
             folder.finish()
         return ClusterReport(
-            out,
+            Path(out),
             written,
             len(photos) - written - len(failures),
             tuple(failures),
@@ -204,28 +200,12 @@ def _collect(
     ) as bar:
         for item, (rows, failed) in done:
             if rows:
-                folder.add(item.payload.file.name, rows)
+                folder.rows[item.payload.file.name] = rows
             written += rows
             failures[item.name] = failed
             bar.update(rows + len(failed))
     ordered = (failures[name] for name in sorted(failures))
     return written, list(itertools.chain.from_iterable(ordered))
-
-
-def _absolute(request: CaptionRequest, pipeline: CaptioningPipeline) -> CaptionRequest:
-    """Return a request with absolute paths; workers have another working directory."""
-    files = pipeline.file if isinstance(pipeline.file, tuple) else (pipeline.file,)
-    weights, reranker = request.encoder_weights, request.reranker
-    if weights is not None and os.path.isfile(weights):
-        weights = Path(os.path.abspath(weights))
-    if reranker is not None and str(reranker) != NONE:
-        reranker = Path(os.path.abspath(reranker))
-    return dataclasses.replace(
-        request,
-        models=tuple(Path(os.path.abspath(file)) for file in files),
-        encoder_weights=weights,
-        reranker=reranker,
-    )
 
 
 def _items(

@@ -4,12 +4,10 @@ The driver reads the manifest and writes the header and the index; the workers r
 photos and write the shards. All use the same paths.
 """
 
-import dataclasses
 import functools
 import itertools
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from data_prep.extract import (
@@ -31,18 +29,12 @@ from show_attend_tell.runtime.tensorflow_startup import start_keras
 _DECODERS = 2  # threads of a worker
 
 
-@dataclass(frozen=True)
-class ShardJob:
-    """A shard to write, and the paths of its photos."""
-
-    shard: Shard
-    photos: tuple[Path, ...]
-
-
 def shard_writer(
     settings: EncoderSettings, identity: dict, photos: int
-) -> Callable[[ShardJob], None]:
+) -> Callable[[tuple[Shard, tuple[Path, ...]]], None]:
     """Build the encoder in a worker process; return the function that writes a shard.
+
+    The argument of the function is a shard and the paths of its photos.
 
     Args:
         settings: settings of the driver's encoder.
@@ -65,9 +57,10 @@ def shard_writer(
             "weights on every node"
         )
 
-    def write(job: ShardJob) -> None:
-        decoded = decoded_batches(encoder, [job.photos], job.shard.mirrored, _DECODERS)
-        job.shard.write(*encode_batches(encoder, decoded))
+    def write(job: tuple[Shard, tuple[Path, ...]]) -> None:
+        shard, photos = job
+        decoded = decoded_batches(encoder, [photos], shard.mirrored, _DECODERS)
+        shard.write(*encode_batches(encoder, decoded))
 
     return write
 
@@ -99,7 +92,7 @@ def extract_on_cluster(
     with connected(address) as cluster:
         return extract(
             experiment,
-            os.path.abspath(work),  # workers have another working directory
+            work,
             shards=True,
             write_shards=functools.partial(_write_shards, cluster, workers),
             **options,
@@ -115,15 +108,11 @@ def _write_shards(
     progress: bool,
 ) -> None:
     """Write all missing shards; see :func:`data_prep.extract.write_shards_here`."""
-    settings = encoder.settings
-    if os.path.isfile(settings.weights):  # workers have another working directory
-        weights = os.path.abspath(settings.weights)
-        settings = dataclasses.replace(settings, weights=weights)
-    arguments = settings, encoder.identity(), encoder.expected
+    arguments = encoder.settings, encoder.identity(), encoder.expected
     with writer.progress_bar(progress) as bar:
         written = cluster.run(shard_writer, arguments, _items(writer, photos), workers)
         for item, _ in written:
-            bar.update(len(item.payload.photos))
+            bar.update(len(item.payload[1]))
 
 
 def _items(writer: FeatureWriter, photos: list[Photo]) -> Iterator[WorkItem]:
@@ -134,6 +123,6 @@ def _items(writer: FeatureWriter, photos: list[Photo]) -> Iterator[WorkItem]:
         files = filter(os.path.isfile, (writer.header_file, *paths))
         yield WorkItem(
             f"shard {number} of {writer.path}",
-            ShardJob(writer.shard(number), paths),
+            (writer.shard(number), paths),
             tuple(itertools.islice(files, 2)),
         )

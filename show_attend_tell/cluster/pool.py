@@ -1,7 +1,8 @@
 """Run a job over a stream of work items in the processes of a Ray cluster.
 
 A job is a function. Called once in each worker process, it starts TensorFlow, builds
-its networks and returns the function that works on an item. Ray places the items; the
+its networks and returns the function that works on an item; relative paths are relative
+to the driver's working directory, if the worker sees it. Ray places the items; the
 item of a killed process or node runs again in another one. A job must therefore write
 its results atomically, and write the same result if an item runs twice.
 
@@ -39,7 +40,7 @@ class WorkItem:
     Attributes:
         name: its name in messages; no other item has it.
         payload: argument of the job's function.
-        files: absolute paths of files that a worker must see as the driver does.
+        files: paths of files that a worker must see as the driver does.
     """
 
     name: str
@@ -107,13 +108,15 @@ class Cluster:
             _logger.warning("waiting for a free processor of the cluster")
         # Ray's own retries have no limit where its memory monitor ends a worker.
         remote = ray.remote(num_cpus=processors, max_retries=0)
-        task = remote(task_of(pickle.dumps((job, arguments, processors)), __version__))
+        setup = pickle.dumps((job, arguments, processors, os.getcwd()))
+        task = remote(task_of(setup, __version__))
         running: dict[Any, WorkItem] = {}
         attempts: Counter[str] = Counter()
 
         def start(items: Iterable[WorkItem]) -> None:
             for item in items:
-                sizes = {file: os.path.getsize(file) for file in item.files}
+                files = map(os.path.abspath, item.files)
+                sizes = {file: os.path.getsize(file) for file in files}
                 running[task.remote(pickle.dumps((item.payload, sizes)))] = item
 
         start(first)
@@ -153,7 +156,8 @@ def task_of(setup: bytes, version: str) -> Callable[[bytes], tuple[Any, str | No
     It returns the value and None, or None and the line of an error.
 
     Args:
-        setup: the pickled job, its arguments and the processors of a worker.
+        setup: the pickled job, its arguments, the processors of a worker and the
+            driver's working directory.
         version: the driver's version of this package.
     """
 
@@ -212,7 +216,9 @@ def _require_visible(file: str | Path, size: int) -> None:
 @functools.lru_cache(maxsize=1)
 def _prepared(setup: bytes) -> Callable[[Any], Any]:
     """Return the function of a job's items; prepare this process once."""
-    job, arguments, processors = pickle.loads(setup)
+    job, arguments, processors, folder = pickle.loads(setup)
+    if os.path.isdir(folder):
+        os.chdir(folder)
     for name in ("TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS"):
         os.environ[name] = str(processors)
     return job(*arguments)
@@ -252,12 +258,10 @@ def connected(address: str) -> Iterator[Cluster]:
 
 
 def _connect(ray: Any, address: str) -> None:
-    started, remedy = (
-        {},
-        (
-            "check that the versions of Ray and Python are those of the cluster, and "
-            "that this machine belongs to it"
-        ),
+    started = {}
+    remedy = (
+        "check that the versions of Ray and Python are those of the cluster, and that "
+        "this machine belongs to it"
     )
     if address == "local":
         started = {"include_dashboard": False, "object_store_memory": _OBJECT_STORE}

@@ -7,9 +7,8 @@ continues the run of a killed worker or node from its checkpoint.
 """
 
 import functools
-import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -68,8 +67,8 @@ class Outcome:
 
 
 def open_runs(
-    series: Series, variants: Iterable[Experiment], resume: bool, overwrite: bool
-) -> list[Experiment]:
+    series: Series, variants: Sequence[Experiment], resume: bool, overwrite: bool
+) -> None:
     """Verify the runs that are present; with `overwrite`, remove them.
 
     Args:
@@ -79,14 +78,10 @@ def open_runs(
         resume: keep finished runs, continue runs with a checkpoint, start the others.
         overwrite: replace earlier runs.
 
-    Returns:
-        The variants.
-
     Raises:
         RunError: a run is already present, has other settings, is damaged, or is
             trained by another process.
     """
-    variants = list(variants)
     present = [x for x in variants if runs.holds_run(series.runs / x.name)]
     for experiment in present:
         folder = series.runs / experiment.name
@@ -103,12 +98,6 @@ def open_runs(
                 open_features(experiment, series.work).close()
             with runs.lock_run(experiment, series.runs):
                 runs.open_run(experiment, series.runs, resume=False, overwrite=True)
-    return variants
-
-
-def train_in_turn(series: Series, variants: Iterable[Experiment]) -> Iterator[Outcome]:
-    """Train the runs one after the other; yield the outcome of each."""
-    return (train_variant(series, experiment) for experiment in variants)
 
 
 def train_variant(series: Series, experiment: Experiment) -> Outcome:
@@ -153,26 +142,9 @@ def _is_evaluated(folder: Path) -> bool:
     return isinstance(scores, dict) and scores.get("split") == SPLIT
 
 
-def _is_complete(series: Series, experiment: Experiment) -> bool:
-    """Return whether a run is trained and evaluated."""
-    folder = series.runs / experiment.name
-    return (
-        runs.holds_run(folder)
-        and is_trained(folder, experiment)
-        and (not series.evaluates or _is_evaluated(folder))
-    )
-
-
-def run_trainer(series: Series, folder: str) -> Callable[[Experiment], Outcome]:
-    """Start TensorFlow in a worker process; return the function that trains a run.
-
-    Args:
-        series: what the runs share, with absolute paths.
-        folder: the driver's working directory, for relative paths in the settings.
-    """
+def run_trainer(series: Series) -> Callable[[Experiment], Outcome]:
+    """Start TensorFlow in a worker process; return the function that trains a run."""
     start_keras()
-    if os.path.isdir(folder):
-        os.chdir(folder)
     return functools.partial(train_variant, series)
 
 
@@ -185,8 +157,8 @@ def train_on_cluster(
     """Train runs on a cluster, whose processors the workers share.
 
     Args:
-        series: what the runs share, with absolute paths that all nodes see.
-        variants: the settings of the runs, from :func:`open_runs`.
+        series: what the runs share; all nodes see its folders.
+        variants: the settings of the runs, after :func:`open_runs`.
         address: see :func:`cluster.pool.connected`.
         workers: runs that are trained at the same time; by default one per processor.
 
@@ -201,7 +173,9 @@ def train_on_cluster(
     """
     left = []
     for experiment in variants:
-        if _is_complete(series, experiment):
+        folder = series.runs / experiment.name
+        trained = runs.holds_run(folder) and is_trained(folder, experiment)
+        if trained and (not series.evaluates or _is_evaluated(folder)):
             yield Outcome(experiment)
         else:
             left.append(experiment)
@@ -211,26 +185,19 @@ def train_on_cluster(
     # Another machine's folder at this path is a different folder, without this file.
     with tempfile.NamedTemporaryFile(dir=series.runs, prefix=".driver-") as marker:
         items = [_item(series, experiment, marker.name) for experiment in left]
-        yield from _run_on_cluster(series, items, address, workers)
-
-
-def _run_on_cluster(
-    series: Series, items: list[WorkItem], address: str, workers: int | None
-) -> Iterator[Outcome]:
-    """Train the runs of items; see :func:`train_on_cluster`."""
-    with connected(address) as cluster:
-        count = min(workers or cluster.processors, len(items))
-        done = cluster.run(
-            run_trainer,
-            (series, os.getcwd()),
-            items,
-            count,
-            processors=cluster.processors_each(count),
-            keep_going=True,
-        )
-        for item, value in done:
-            lost = not isinstance(value, Outcome)
-            yield Outcome(item.payload, fault=str(value)) if lost else value
+        with connected(address) as cluster:
+            count = min(workers or cluster.processors, len(items))
+            done = cluster.run(
+                run_trainer,
+                (series,),
+                items,
+                count,
+                processors=cluster.processors_each(count),
+                keep_going=True,
+            )
+            for item, value in done:
+                lost = not isinstance(value, Outcome)
+                yield Outcome(item.payload, fault=str(value)) if lost else value
 
 
 def _item(series: Series, experiment: Experiment, marker: str) -> WorkItem:

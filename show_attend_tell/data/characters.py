@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from show_attend_tell.runtime.errors import WordsError, one_line, quote
-from show_attend_tell.runtime.untrusted import read_text_bytes
+from show_attend_tell.runtime.errors import WordsError, quote
+from show_attend_tell.runtime.untrusted import read_text_bytes, reading
 
 CHARACTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
 PAD, START, END = 0, 1, 2
@@ -73,15 +73,9 @@ def read_word_file(path: str | Path) -> list[str]:
     Raises:
         WordsError: the file cannot be read, or has no word.
     """
-    try:
+    remedy = "pass a text file in UTF-8, one word a line"
+    with reading(path, WordsError, remedy, "file of words; correct the path"):
         text = read_text_bytes(path, _MOST_BYTES).decode("utf-8-sig")
-    except FileNotFoundError:
-        raise WordsError(f"{path}: no such file of words; correct the path") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise WordsError(
-            f"{path}: cannot be read as words ({one_line(error)}); pass a text file in "
-            "UTF-8, one word a line"
-        ) from None
     words, first, skipped = [], "", 0
     for number, line in enumerate(map(str.strip, text.splitlines()), start=1):
         if not line:

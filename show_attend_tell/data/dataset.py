@@ -185,30 +185,6 @@ def part_of(rows: int, number: int, count: int) -> slice:
     return slice(number * size, (number + 1) * size)
 
 
-def pad_captions(
-    captions: Captions, chosen: np.ndarray, few: bool = False
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return captions padded to :func:`padded_length`.
-
-    Args:
-        captions: encoded captions.
-        chosen: positions of the captions, (N,).
-        few: see :func:`padded_length`.
-
-    Returns:
-        Inputs, which begin with <start>, and targets, which end with <end>; (N, T)
-        int32 each.
-    """
-    longest = int(captions.lengths[chosen].max())
-    shape = len(chosen), padded_length(longest + 1, few)
-    inputs, targets = (np.full(shape, PAD, np.int32) for _ in range(2))
-    for k, index in enumerate(chosen):
-        ids = captions.words(index)
-        inputs[k, 0], inputs[k, 1 : len(ids) + 1] = START, ids
-        targets[k, : len(ids)], targets[k, len(ids)] = ids, END
-    return inputs, targets
-
-
 class CaptionBatches:
     """Training batches over feature files.
 
@@ -270,13 +246,17 @@ class CaptionBatches:
             yield self._make_batch(shown[order[number]], rng)
 
     def _make_batch(self, chosen: np.ndarray, rng: np.random.Generator) -> tuple:
-        B, tokens = self.batch_size, []
-        for words in pad_captions(self.captions, chosen, self.few_lengths):
-            whole = np.full((B, words.shape[1]), PAD, np.int32)
-            whole[: len(chosen)] = words  # (N, T), N <= B
-            tokens.append(whole[self.own])
-        rows = self.rows[self.captions.photos[chosen]]
-        return read_views(self.readers, rows, rng, B, self.own), *tokens
+        B, captions = self.batch_size, self.captions
+        T = padded_length(int(captions.lengths[chosen].max()) + 1, self.few_lengths)
+        inputs, targets = (np.full((B, T), PAD, np.int32) for _ in range(2))
+        for k, index in enumerate(chosen):
+            ids = captions.words(index)
+            inputs[k, 0], inputs[k, 1 : len(ids) + 1] = START, ids
+            targets[k, : len(ids)], targets[k, len(ids)] = ids, END
+        features = read_views(
+            self.readers, self.rows[captions.photos[chosen]], rng, B, self.own
+        )
+        return features, inputs[self.own], targets[self.own]
 
     def prefetched(self, epoch: int, start: int = 0) -> Iterator[tuple]:
         """Yield the batches of an epoch from batch `start` on, as tensors.

@@ -9,9 +9,8 @@ is reduced to 28 x 28 pixels as the authors of MNIST did: its ink fills 20 x 20 
 with its proportions kept, and its centre of mass is in the middle.
 """
 
-import contextlib
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,9 +18,9 @@ import numpy as np
 from PIL import Image
 
 from show_attend_tell.config.siblings import DIGIT, PIECE, DigitSettings
-from show_attend_tell.runtime.errors import DigitsError, PhotoError, one_line
+from show_attend_tell.runtime.errors import DigitsError, PhotoError
 from show_attend_tell.runtime.files import atomic_path
-from show_attend_tell.runtime.untrusted import DAMAGED
+from show_attend_tell.runtime.untrusted import reading
 
 FILE = "digits.npz"
 CLASSES = 10
@@ -72,7 +71,11 @@ def read_digits(folder: str | Path, split: str, validation: int) -> Digits:
     """
     path = Path(folder) / FILE
     stored_split = "test" if split == "test" else "train"
-    with _open(path) as stored:
+    with (
+        reading(path, DigitsError, "run `prepare` again", "file; run `prepare` first"),
+        path.open("rb") as file,
+        np.load(file, allow_pickle=False) as stored,
+    ):
         if f"{stored_split}_images" not in stored:
             raise DigitsError(
                 f"{path}: has no {split} digits; choose --split val, or prepare a "
@@ -91,22 +94,6 @@ def read_digits(folder: str | Path, split: str, validation: int) -> Digits:
         )
     chosen = slice(-validation, None) if split == "val" else slice(-validation)
     return Digits(digits.images[chosen], digits.labels[chosen])
-
-
-@contextlib.contextmanager
-def _open(path: Path) -> Iterator[Mapping[str, np.ndarray]]:
-    """Yield the arrays of the file, which are read on access; convert their errors."""
-    if not path.is_file():
-        raise DigitsError(f"{path}: no such file; run `prepare` first")
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            yield arrays
-    except DigitsError:
-        raise
-    except DAMAGED as error:
-        raise DigitsError(
-            f"{path}: cannot be read ({one_line(error)}); run `prepare` again"
-        ) from None
 
 
 def make_pictures(

@@ -6,6 +6,7 @@ for initial weights, and :mod:`data_prep.feature_writer` for interrupted extract
 """
 
 import hashlib
+from collections.abc import Iterable
 from pathlib import Path
 
 from show_attend_tell.config.captioner import EncoderSettings
@@ -42,6 +43,10 @@ def identity_difference(
     if not exact and (either or accepts_packaged(expected)):
         expected, actual = map(_as_rounded, (expected, actual))
     keys = [key for key in {**expected, **actual} if key not in _INFORMATIVE]
+    return _difference(expected, actual, keys)
+
+
+def _difference(expected: dict, actual: dict, keys: Iterable[str]) -> str | None:
     differences = [
         f"{key} {_shorten(actual.get(key))} instead of {_shorten(expected.get(key))}"
         for key in keys
@@ -83,12 +88,7 @@ def settings_difference(settings: EncoderSettings, actual: dict) -> str | None:
         wanted["weights"] = settings.weights
         if names == {"none"}:
             wanted["seed"] = settings.seed
-    differences = [
-        f"{key} {actual[key]} instead of {value}"
-        for key, value in wanted.items()
-        if key in actual and actual[key] != value
-    ]
-    return ", ".join(differences) or None
+    return _difference(wanted, actual, (key for key in wanted if key in actual))
 
 
 def _plain(value: object) -> object:

@@ -26,6 +26,7 @@ HDF5's own checksum of chunks protects a chunk but not the tree that finds it, s
 flipped bit there may return another photo's values.
 """
 
+import contextlib
 import hashlib
 import json
 import threading
@@ -47,11 +48,12 @@ from show_attend_tell.data.shard_store import (
     parts_folder,
     shard_name,
 )
-from show_attend_tell.runtime.errors import FeatureError, one_line
+from show_attend_tell.runtime.errors import FeatureError
 from show_attend_tell.runtime.hdf5_objects import own_item
-from show_attend_tell.runtime.untrusted import DAMAGED, parse_json, require_regular
+from show_attend_tell.runtime.untrusted import parse_json, reading, require_regular
 
 FORMAT = 1
+_REMEDY = "extract the features again"
 # A process may open 1,024 files by default, and training reads two feature sets.
 _OPEN = 256
 
@@ -75,7 +77,7 @@ def feature_path(
     return Path(folder) / f"features-{settings.network}-{settings.layer}{ending}"
 
 
-class FeatureReader:
+class FeatureReader(contextlib.AbstractContextManager):
     """Read an open feature set photo by photo, never as a whole.
 
     Use the reader as a context manager or call :meth:`close`. Several threads may share
@@ -108,17 +110,13 @@ class FeatureReader:
         self._store = None
         self._index = _open_index(self.path)
         try:
-            self._read_index()
-            self._find_shards()
-            self._verify(identity)
-        except BaseException as error:
+            with reading(self.path, FeatureError, _REMEDY):
+                self._read_index()
+                self._find_shards()
+                self._verify(identity)
+        except BaseException:
             self.close()
-            if isinstance(error, FeatureError) or not isinstance(error, DAMAGED):
-                raise
-            raise FeatureError(
-                f"{self.path}: not a feature file of this package "
-                f"({one_line(error)}); extract the features again"
-            ) from None
+            raise
 
     def _read_index(self) -> None:
         """Read attributes and columns, or raise one of :data:`DAMAGED`."""
@@ -191,7 +189,7 @@ class FeatureReader:
             fault = f"made by another encoder: {difference}; choose that encoder, or"
         else:
             return
-        raise FeatureError(f"{self.path}: {fault} extract the features again")
+        raise FeatureError(f"{self.path}: {fault} {_REMEDY}")
 
     def read(self, rows: Sequence[int]) -> np.ndarray:
         """Read photos by their rows, in any order and with repetitions.
@@ -230,24 +228,18 @@ class FeatureReader:
 
     def _read_row(self, row: int, features: np.ndarray, position: int) -> None:
         number, place = divmod(row, self._shard_rows)
-        try:
+        remedy = "run `features --overwrite`"
+        if self._store is not None:
+            damaged = self._store.place(shard_name(number))
+            remedy = f"delete {damaged}; then run `features` again"
+        photo = f"{self.path}: the features of photo {self.image_ids[row]!r}"
+        with reading(photo, FeatureError, remedy):
             shard = self._shard(number)
             if self._checksums is not None:
                 mask, chunk = shard.id.read_direct_chunk((place, 0, 0))
                 if zlib.crc32(chunk, mask) != self._checksums[row]:
                     raise ValueError("its checksum differs")
             shard.read_direct(features, np.s_[place], np.s_[position])
-        except FeatureError:  # of a store that does not answer
-            raise
-        except DAMAGED as error:
-            remedy = "run `features --overwrite`"
-            if self._store is not None:
-                damaged = self._store.place(shard_name(number))
-                remedy = f"delete {damaged}; then run `features` again"
-            raise FeatureError(
-                f"{self.path}: the features of photo {self.image_ids[row]!r} cannot be "
-                f"read ({one_line(error)}); {remedy}"
-            ) from None
 
     def _shard(self, number: int) -> h5py.Dataset:
         """Return the features of a shard, open, or raise one of :data:`DAMAGED`."""
@@ -286,10 +278,6 @@ class FeatureReader:
                 self._shards.popitem()[1].file.close()
             self._index.close()
 
-    def __enter__(self) -> "FeatureReader":
-        """Return the reader itself."""
-        return self
-
     def __exit__(self, *error: object) -> None:
         """Close all files."""
         self.close()
@@ -304,12 +292,8 @@ def index_digest(
 ) -> str:
     """Return the SHA-256 of everything in a set besides its features.
 
-    Args:
-        identity: the encoder's identity, as the text of the attribute.
-        mirrored: whether the photos were mirrored.
-        image_ids: N ids.
-        problems: N reasons, "" for a photo that was written.
-        checksums: N values of CRC-32.
+    The arguments are the attributes and columns of the module's docstring; `identity`
+    is the text of its attribute.
     """
     texts = json.dumps([identity, mirrored, list(image_ids), list(problems)])
     numbers = np.asarray(checksums, "<u4").tobytes()
@@ -319,18 +303,15 @@ def index_digest(
 def _open_index(path: Path) -> h5py.File:
     is_folder = path.is_dir()
     file = path / INDEX if is_folder else path
-    try:
+    if not file.exists() and (is_folder or parts_folder(path).exists()):
+        raise FeatureError(
+            f"{path}: incomplete; run the extraction again to continue it"
+        )
+    with reading(
+        file, FeatureError, _REMEDY, "feature file; run `prepare`, then `features`"
+    ):
         require_regular(file)
         return h5py.File(file, "r")
-    except FileNotFoundError:
-        if is_folder or parts_folder(path).exists():
-            reason = "incomplete; run the extraction again to continue it"
-        else:
-            reason = "no such feature file; run `prepare`, then `features`"
-        raise FeatureError(f"{path}: {reason}") from None
-    except DAMAGED as error:
-        fault = f"damaged or not HDF5 ({one_line(error)}); extract the features again"
-        raise FeatureError(f"{file}: {fault}") from None
 
 
 def _as_text(value: str | bytes) -> str:
@@ -341,14 +322,7 @@ def _as_text(value: str | bytes) -> str:
 def _column(
     file: h5py.File, name: str, kind: str, count: int
 ) -> np.ndarray | list[str]:
-    """Return a dataset of one value for each photo, or raise a ValueError.
-
-    Args:
-        file: the index.
-        name: name of the dataset.
-        kind: ``text``, ``bool`` or ``unsigned integers``.
-        count: number of photos.
-    """
+    """Return a dataset of `count` values of a kind, or raise a ValueError."""
     dataset = _own_dataset(file, name)
     if dataset.shape != (count,):
         raise ValueError(f"`{name}` must have one value for each photo")

@@ -20,9 +20,10 @@ from typing import Any
 from show_attend_tell.runtime.errors import ManifestError, quote
 from show_attend_tell.runtime.files import atomic_path, atomic_write
 from show_attend_tell.runtime.untrusted import (
-    is_encodable,
+    is_text,
     parse_json,
     read_text_bytes,
+    reading,
     require_regular,
 )
 
@@ -57,10 +58,6 @@ class Photo:
         object.__setattr__(self, "objects", tuple(self.objects))
 
 
-def _is_text(value: object) -> bool:
-    return isinstance(value, str) and bool(value) and is_encodable(value)
-
-
 def _fault_of_object(item: object) -> str | None:
     if not isinstance(item, dict) or set(item) != {"name", "box"}:
         return "each of `objects` must have the keys `name` and `box`"
@@ -70,7 +67,7 @@ def _fault_of_object(item: object) -> str | None:
     )
     if not numbers or len(box) != 4 or box[0] >= box[2] or box[1] >= box[3]:
         return "`box` must be [x0, y0, x1, y1] with x0 < x1 and y0 < y1"
-    return None if _is_text(item["name"]) else "`name` must be a string"
+    return None if is_text(item["name"]) else "`name` must be a string"
 
 
 def _fault(row: object) -> str | None:
@@ -84,10 +81,10 @@ def _fault(row: object) -> str | None:
     if unknown:
         return f"the key {quote(unknown[0])} is unknown"
     for key in ("id", "path", "split"):
-        if not _is_text(row[key]):
+        if not is_text(row[key]):
             return f"`{key}` must be a non-empty string in UTF-8"
     captions = row["captions"]
-    if not isinstance(captions, list) or not all(map(_is_text, captions)):
+    if not isinstance(captions, list) or not all(map(is_text, captions)):
         return "`captions` must be a list of non-empty strings in UTF-8"
     objects = row.get("objects", [])
     if not isinstance(objects, list):
@@ -111,7 +108,8 @@ def read_manifest(path: str | Path) -> list[Photo]:
     path = Path(path)
     folder = path.parent.absolute()
     photos: dict[str, Photo] = {}
-    try:
+    absent = "manifest; prepare the data"
+    with reading(path, ManifestError, "prepare the data again", absent):
         require_regular(path)
         _verify_digest(path)
         with path.open(encoding="utf-8") as lines:
@@ -129,10 +127,6 @@ def read_manifest(path: str | Path) -> list[Photo]:
                     )
                 row["path"] = folder / row["path"]
                 photos[row["id"]] = Photo(**row)
-    except FileNotFoundError:
-        raise ManifestError(f"{path}: no such manifest; prepare the data") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ManifestError(f"{path}: cannot be read: {error}") from None
     return list(photos.values())
 
 

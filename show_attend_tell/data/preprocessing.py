@@ -16,7 +16,7 @@ from typing import IO
 import numpy as np
 from PIL import Image, ImageOps, features
 
-from show_attend_tell.runtime.errors import PhotoError
+from show_attend_tell.runtime.errors import PhotoError, one_line
 from show_attend_tell.runtime.untrusted import DAMAGED, require_regular
 
 Box = tuple[float, float, float, float]
@@ -79,7 +79,6 @@ UNREADABLE = (*DAMAGED, AssertionError, Image.DecompressionBombError)
 # Pixels; Pillow scales one axis of the whole photo first.
 LONGEST_SIDE = 65_535
 _MOST_SCANS = 100  # a progressive JPEG has about 10
-_LONGEST_REASON = 200  # characters of Pillow's message
 
 _lock = threading.Lock()
 _pillow = logging.getLogger("PIL")
@@ -210,10 +209,9 @@ def load_photo(
     except FileNotFoundError:
         raise PhotoError(f"{name}: no such photo") from None
     except UNREADABLE as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        reason = one_line(error)
         if isinstance(error, Image.UnidentifiedImageError):
             reason = remedy(name) or "unknown image format"
-        reason = reason[:_LONGEST_REASON]
         raise PhotoError(f"{name}: cannot be read as a photo: {reason}") from None
 
 
@@ -246,18 +244,10 @@ def seen_region(photo_size: tuple[int, int], side: int, resize: str) -> Box:
 
 
 def to_square(image: Image.Image, side: int, resize: str) -> np.ndarray:
-    """Resize a photo, bicubic, to the network's square input.
+    """Resize a photo, RGB, bicubic, to :func:`seen_region`; (side, side, 3) uint8.
 
     The result equals scaling the whole photo and then cropping, but only the crop is
     computed, so that a very long photo costs no more than others.
-
-    Args:
-        image: RGB.
-        side: side of the square, in pixels.
-        resize: ``crop`` or ``squash``.
-
-    Returns:
-        (side, side, 3) uint8, RGB.
     """
     region = seen_region(image.size, side, resize)
     square = image.resize((side, side), Image.Resampling.BICUBIC, box=region)
@@ -265,16 +255,10 @@ def to_square(image: Image.Image, side: int, resize: str) -> np.ndarray:
 
 
 def to_view(image: Image.Image, side: int, resize: str, longest: int) -> np.ndarray:
-    """Crop a photo to the region of the network's input, in its own proportions.
+    """Crop a photo, RGB, to :func:`seen_region` in its own proportions.
 
-    Args:
-        image: RGB.
-        side: side of the network's square input, in pixels.
-        resize: ``crop`` or ``squash``.
-        longest: maximum side of the view, in pixels; photos are never enlarged.
-
-    Returns:
-        (H, W, 3) uint8, RGB.
+    The result, (H, W, 3) uint8, is never enlarged; its sides have at most `longest`
+    pixels.
     """
     region = seen_region(image.size, side, resize)
     width, height = region[2] - region[0], region[3] - region[1]
@@ -285,16 +269,9 @@ def to_view(image: Image.Image, side: int, resize: str, longest: int) -> np.ndar
 
 
 def box_to_square(box: Box, photo_size: tuple[int, int], side: int, resize: str) -> Box:
-    """Map a box from the photo's pixel coordinates to the network's square.
+    """Map a box from the photo's pixel coordinates to :func:`seen_region`'s square.
 
-    Args:
-        box: (x0, y0, x1, y1) in the photo, after its EXIF orientation.
-        photo_size: (width, height) in pixels.
-        side: side of the network's square input, in pixels.
-        resize: ``crop`` or ``squash``.
-
-    Returns:
-        (x0, y0, x1, y1); a box that was cropped away is outside 0 to ``side``.
+    A box (x0, y0, x1, y1) that was cropped away is outside 0 to ``side``.
     """
     x0, y0, x1, y1 = seen_region(photo_size, side, resize)
     scales = [side / (x1 - x0), side / (y1 - y0)] * 2

@@ -15,33 +15,31 @@ from show_attend_tell.runtime.errors import CaptionError, quote
 # Deviation of the Gaussian that smooths a map, in locations: 16 pixels of the 224 that
 # VGG sees, a twelfth of the field that a location depends on; the authors' code has 20.
 SIGMA = 1.0
-_FORM = "`region` must be four numbers x0,y0,x1,y1, in pixels of the photo"
 
 
-def parse_region(text: str) -> Box:
-    """Parse ``x0,y0,x1,y1``.
+def parse_region(region: str | Sequence[float]) -> Box:
+    """Return four numbers, or the text ``x0,y0,x1,y1``, as floats.
 
     Raises:
-        CaptionError: the text is not four finite numbers.
+        CaptionError: there are not four finite numbers.
     """
     try:
-        return _four_numbers([float(part) for part in text.split(",")])
-    except ValueError:
+        parts = region.split(",") if isinstance(region, str) else region
+        numbers = tuple(map(float, parts))
+    except (TypeError, ValueError):
+        numbers = ()
+    if len(numbers) != 4 or not all(map(math.isfinite, numbers)):
         raise CaptionError(
-            f"{_FORM}. Received: {quote(text)}; write it as 10,20,110,90"
-        ) from None
+            "`region` must be four numbers x0,y0,x1,y1, in pixels of the photo. "
+            f"Received: {quote(region)}; write it as 10,20,110,90"
+        )
+    return numbers
 
 
 def region_in_view(
     region: Sequence[float], photo_size: tuple[int, int], side: int, resize: str
 ) -> Box:
-    """Clip a region to the network's square input.
-
-    Args:
-        region: (x0, y0, x1, y1) in pixels of the photo.
-        photo_size: (width, height) in pixels.
-        side: side of the network's square input, in pixels.
-        resize: ``crop`` or ``squash``.
+    """Clip a region in pixels to :func:`data.preprocessing.seen_region`.
 
     Returns:
         (x0, y0, x1, y1) as fractions of the network's square, 0 to 1.
@@ -50,7 +48,7 @@ def region_in_view(
         CaptionError: the region is malformed, empty, not inside the photo, or cropped
             away.
     """
-    box, (width, height) = _four_numbers(region), photo_size
+    box, (width, height) = parse_region(region), photo_size
     x0, y0, x1, y1 = box
     if not (x0 < x1 and y0 < y1):
         raise CaptionError(
@@ -134,14 +132,3 @@ def _overlaps(start: float, end: float, cells: int) -> np.ndarray:
     inside = np.minimum(edges[1:], end) - np.maximum(edges[:-1], start)
     inside = np.clip(inside, 0, None)
     return inside / inside.max()
-
-
-def _four_numbers(region: Sequence[float]) -> Box:
-    """Return a region as floats; raise a CaptionError unless there are four."""
-    try:
-        numbers = tuple(float(one) for one in region)
-    except (TypeError, ValueError):
-        numbers = ()
-    if len(numbers) != 4 or not all(map(math.isfinite, numbers)):
-        raise CaptionError(f"{_FORM}. Received: {quote(region)}; pass (x0, y0, x1, y1)")
-    return numbers

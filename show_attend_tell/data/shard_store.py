@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 
 from show_attend_tell.runtime.errors import FeatureError, one_line, quote
 from show_attend_tell.runtime.files import atomic_path
-from show_attend_tell.runtime.untrusted import parse_json, read_text_bytes
+from show_attend_tell.runtime.untrusted import parse_json, read_text_bytes, reading
 
 INDEX, HEADER, STORE = "index.h5", "header.json", "store.json"
 CACHE = "SHOW_ATTEND_TELL_CACHE"
@@ -190,16 +190,13 @@ def stored_url(folder: Path) -> str | None:
         FeatureError: the file is malformed.
     """
     path = folder / STORE
-    try:
-        content: Any = parse_json(read_text_bytes(path))
-        return require_url(content["url"])
-    except FileNotFoundError:
+    if not path.exists():
         return None
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        raise FeatureError(
-            f"{path}: must hold the URL of the shards. Received: {one_line(error)}; "
-            "restore the file, or run `features --overwrite`"
-        ) from None
+    with reading(path, FeatureError, "restore it, or run `features --overwrite`"):
+        content: Any = parse_json(read_text_bytes(path))
+        if not _URL.fullmatch(content["url"]):
+            raise ValueError("`url` must be the URL of an object store")
+        return content["url"]
 
 
 def store_at(folder: Path, url: str | None) -> FolderStore | ObjectStore:

@@ -184,7 +184,7 @@ def _require_settings(
         )
 
 
-class JointReader:
+class JointReader(contextlib.AbstractContextManager):
     """A reader whose rows are rows of several feature sets, or of one in another order.
 
     Args:
@@ -223,33 +223,22 @@ class JointReader:
         for reader in self._readers:
             reader.close()
 
-    def __enter__(self) -> "JointReader":
-        """Return the reader itself."""
-        return self
-
     def __exit__(self, *error: object) -> None:
         """Close all sets."""
         self.close()
-
-
-def load_split(
-    experiment: Experiment, work: str | Path, name: str, reader: FeatureReader
-) -> Split:
-    """Read the photos of a split with their captions and feature rows.
-
-    Photos without features or captions are left out; the log counts them.
-
-    Raises:
-        ManifestError: a manifest is absent or malformed, or the split is empty.
-    """
-    return load_splits(experiment, work, [name], reader)[0]
 
 
 @uncollected()
 def load_splits(
     experiment: Experiment, work: str | Path, names: Sequence[str], reader
 ) -> list[Split]:
-    """Read several splits, see :func:`load_split`; the manifests are read once."""
+    """Read the photos of splits with their captions and feature rows.
+
+    Photos without features or captions are left out; the log counts them.
+
+    Raises:
+        ManifestError: a manifest is absent or malformed, or a split is empty.
+    """
     sets = _read_sets(experiment, data_folders(experiment, work))
     return [_select_split(experiment, sets, name, reader) for name in names]
 

@@ -16,7 +16,12 @@ from pathlib import Path
 
 from show_attend_tell.runtime.errors import VocabularyError, quote
 from show_attend_tell.runtime.files import atomic_write
-from show_attend_tell.runtime.untrusted import is_encodable, parse_json, read_text_bytes
+from show_attend_tell.runtime.untrusted import (
+    is_text,
+    parse_json,
+    read_text_bytes,
+    reading,
+)
 
 PAD, START, END, UNKNOWN = 0, 1, 2, 3
 SPECIAL = ("<pad>", "<start>", "<end>", "<unk>")  # their ids are their positions
@@ -67,12 +72,11 @@ def _treebank():
 def _split_by_treebank(text: str) -> list[str]:
     # Treebank splits off the last full stop only; one inside the text ends a sentence.
     words = _treebank().tokenize(text)
-    words = [word[:-1] if _ends_sentence(word) else word for word in words]
+    words = [
+        word[:-1] if word.find(".") == len(word) - 1 and len(word) > 3 else word
+        for word in words
+    ]
     return [word for word in words if word not in _PUNCTUATION]
-
-
-def _ends_sentence(word: str) -> bool:
-    return word.endswith(".") and word.count(".") == 1 and len(word) > 3
 
 
 def tokenize_as_written(text: str) -> list[str]:
@@ -97,10 +101,6 @@ TOKENIZERS = {"drop": tokenize, "keep": tokenize_as_written}
 
 def _digest(words: Sequence[str]) -> str:
     return hashlib.sha256("\n".join(words).encode()).hexdigest()
-
-
-def _is_word(value: object) -> bool:
-    return isinstance(value, str) and bool(value) and is_encodable(value)
 
 
 class Vocabulary:
@@ -198,18 +198,11 @@ class Vocabulary:
         Raises:
             VocabularyError: the file is absent, malformed, or differs from its digest.
         """
-        try:
+        absent = "vocabulary; run `show-attend-tell prepare` first"
+        with reading(path, VocabularyError, "run `prepare` again", absent):
             content = parse_json(read_text_bytes(path))
-        except FileNotFoundError:
-            raise VocabularyError(
-                f"{path}: no such vocabulary; run `show-attend-tell prepare` first"
-            ) from None
-        except (ValueError, OSError) as error:
-            raise VocabularyError(
-                f"{path}: not a vocabulary ({error}); run `prepare` again"
-            ) from None
         words = content.get("words") if isinstance(content, dict) else None
-        if not isinstance(words, list) or not all(map(_is_word, words)):
+        if not isinstance(words, list) or not all(map(is_text, words)):
             raise VocabularyError(
                 f"{path}: not a vocabulary: must be an object with the list `words` of "
                 f"strings. Received: {quote(content)}; run `prepare` again"

@@ -23,7 +23,7 @@ from show_attend_tell.data.characters import fold
 from show_attend_tell.data.preprocessing import load_photo
 from show_attend_tell.runtime.errors import WordsError, one_line, quote
 from show_attend_tell.runtime.files import atomic_path
-from show_attend_tell.runtime.untrusted import read_text_bytes
+from show_attend_tell.runtime.untrusted import read_text_bytes, reading
 
 HEIGHT, WIDTH = 32, 100  # pixels of a crop
 # The least grey levels by which a crop is divided: noise of one level in an empty crop
@@ -31,6 +31,7 @@ HEIGHT, WIDTH = 32, 100  # pixels of a crop
 LEAST_DEVIATION = 1.0
 IMAGES, MANIFEST = "words.npy", "words.jsonl"
 SPLITS = ("train", "val", "test")
+_ABSENT, _AGAIN = "file; run `prepare` first", "prepare the words again"
 _MOST_BYTES = 4_000_000_000  # of a manifest; a row has some 40
 
 
@@ -156,35 +157,25 @@ def write_manifest(folder: Path, rows: Iterable[Word]) -> None:
 
 
 def _read_manifest(path: Path) -> list[Word]:
-    try:
+    with reading(path, WordsError, _AGAIN, _ABSENT):
         lines = read_text_bytes(path, _MOST_BYTES).splitlines()
-    except OSError as error:
-        raise _unreadable(path, error) from None
     rows, parser = [], pydantic.TypeAdapter(Word)
     for number, line in enumerate(lines, start=1):
         try:
             rows.append(parser.validate_json(line))
         except pydantic.ValidationError as error:
             first = error.errors()[0]
-            reason = ": ".join(map(str, (*first["loc"], first["msg"])))
-            raise _unreadable(f"{path}: line {number}", reason) from None
+            reason = one_line(": ".join(map(str, (*first["loc"], first["msg"]))))
+            raise WordsError(
+                f"{path}: line {number}: cannot be read ({reason}); {_AGAIN}"
+            ) from None
     return rows
 
 
 def _map_images(path: Path) -> np.ndarray:
-    try:
+    with reading(path, WordsError, _AGAIN, _ABSENT):
         images = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise _unreadable(path, error) from None
-    shape = getattr(images, "shape", ())  # an archive of arrays has none
-    if shape[1:] != (HEIGHT, WIDTH) or images.dtype != np.uint8:
-        raise _unreadable(path, f"its crops have the shape {shape}")
+        # An archive of arrays has no shape.
+        if images.shape[1:] != (HEIGHT, WIDTH) or images.dtype != np.uint8:
+            raise ValueError(f"its crops have the shape {images.shape}")
     return images
-
-
-def _unreadable(place: object, reason: object) -> WordsError:
-    if isinstance(reason, FileNotFoundError):
-        return WordsError(f"{place}: no such file; run `prepare` first")
-    return WordsError(
-        f"{place}: cannot be read ({one_line(reason)}); prepare the words again"
-    )

@@ -16,7 +16,7 @@ from show_attend_tell.data.splits import (
     Split,
     ViewsReader,
     folder_of,
-    load_split,
+    load_splits,
     open_features,
     open_mirror,
     read_photos,
@@ -104,7 +104,7 @@ def evaluate(
     with contextlib.ExitStack() as stack:
         reader = open_features(experiment, work, identity=identity)
         stack.enter_context(reader)
-        data = load_split(experiment, work, split, reader)
+        (data,) = load_splits(experiment, work, [split], reader)
         if mirror:
             views = open_mirror(experiment, work, reader, data)
             stack.callback(views.close)

@@ -5,17 +5,15 @@ use one; so each thread takes a photo and keeps the products' threads to itself.
 """
 
 import functools
-import os
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from threadpoolctl import ThreadpoolController
 
-if hasattr(os, "sched_getaffinity"):
-    CORES = len(os.sched_getaffinity(0))
-else:
-    CORES = os.cpu_count() or 1
+from show_attend_tell.runtime.machine import usable_cores
+
+CORES = usable_cores()
 _limit_is_set = threading.Lock()  # the limit counts for the whole process
 _controller = functools.cache(ThreadpoolController)
 

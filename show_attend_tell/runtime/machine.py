@@ -10,6 +10,14 @@ _CPUINFO = Path("/proc/cpuinfo")
 _PACKAGES = ("tensorflow", "keras", "numpy", "h5py", "pillow", "pycocoevalcap")
 
 
+def usable_cores() -> int:
+    """Return the number of processor cores that this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on Linux
+        return os.cpu_count() or 1
+
+
 def collect_provenance() -> dict:
     """Return the git revision, library versions and number of cores, ready for JSON."""
     return {

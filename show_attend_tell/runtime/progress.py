@@ -14,6 +14,7 @@ def progress_bar(
     *,
     done: int = 0,
     shown: bool = True,
+    scaled: bool = False,
 ) -> tqdm:
     """Return a bar on standard error; a context manager with ``update(n)``.
 
@@ -23,6 +24,7 @@ def progress_bar(
         title: text before the bar.
         done: units that an interrupted run has done.
         shown: whether the bar is shown.
+        scaled: whether numbers have the prefixes k, M and G.
     """
     terminal = sys.stderr.isatty()
     return tqdm(
@@ -30,6 +32,7 @@ def progress_bar(
         total=total,
         initial=done,
         unit=unit,
+        unit_scale=scaled,
         disable=not shown,
         mininterval=0.1 if terminal else _LOG_INTERVAL,
         maxinterval=10.0 if terminal else _LOG_INTERVAL,

@@ -22,6 +22,8 @@ from pathlib import Path
 
 import numpy as np
 
+from show_attend_tell.runtime.errors import ShowAttendTellError, one_line
+
 MAX_TEXT_BYTES = 500_000_000  # of a text file; the largest of COCO has 144 MB
 SCALE = "_scale"  # ending of the name of a matrix' scales
 _LARGEST = 127  # of the symmetric range of int8
@@ -37,6 +39,33 @@ _HEADERS = {
 }
 # Methods whose output zipfile limits while it unpacks; it unpacks others whole.
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+
+
+@contextlib.contextmanager
+def reading(
+    path: object,
+    error: type[ShowAttendTellError],
+    remedy: str,
+    absent: str | None = None,
+) -> Iterator[None]:
+    """Convert what the body raises for a damaged file to one line.
+
+    Args:
+        path: the file, as the line names it.
+        error: the class to raise; errors of this package pass as they are.
+        remedy: what the user can do.
+        absent: what an absent file should have been, and what the user can do then; by
+            default an absent file is like a damaged one.
+    """
+    try:
+        yield
+    except ShowAttendTellError:
+        raise
+    except DAMAGED as fault:
+        message = f"cannot be read ({one_line(fault)}); {remedy}"
+        if absent and isinstance(fault, FileNotFoundError):
+            message = f"no such {absent}"
+        raise error(f"{path}: {message}") from None
 
 
 def require_regular(path: str | os.PathLike) -> None:
@@ -113,6 +142,11 @@ def is_encodable(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def is_text(value: object) -> bool:
+    """Return whether a value is a text that is not empty and that UTF-8 can encode."""
+    return isinstance(value, str) and bool(value) and is_encodable(value)
 
 
 @contextlib.contextmanager

@@ -24,7 +24,7 @@ from show_attend_tell.data.features import FeatureReader, feature_path
 from show_attend_tell.data.splits import (
     Split,
     folder_of,
-    load_split,
+    load_splits,
     open_features,
     vocabulary_path,
 )
@@ -67,7 +67,7 @@ def fit_reranker(experiment: Experiment, work: str | Path = "prepared") -> Reran
     """
     vocabulary = Vocabulary.load(vocabulary_path(experiment, work))
     with open_features(experiment, work) as reader:
-        data = load_split(experiment, work, "train", reader)
+        (data,) = load_splits(experiment, work, ["train"], reader)
         photos = describe_split(reader, data, descriptors)
         identity = reader.attributes["identity"]
     captions = [list(map(vocabulary.encode, photo)) for photo in data.captions]

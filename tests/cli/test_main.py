@@ -213,7 +213,7 @@ def test_prepare_passes_its_options_and_prints_its_report(run, received):
     options = ["--work", "w", "--data", "photos", "--on-problem", "refuse"]
     assert run("prepare", *options)[:2] == (0, "done\n")
     (call,) = received
-    expected = (SETTINGS, Path("photos"), Path("w"), "refuse", None, None)
+    expected = (SETTINGS, Path("photos"), Path("w"), "refuse", False, None)
     assert call[:-1] == expected
 
 

@@ -24,20 +24,18 @@ def series(monkeypatch):
     """Replace the training of several runs; return outcomes to fill and the calls."""
     calls, faults = [], {}
 
-    def train_in_turn(series, variants):
-        calls.append((series, variants))
-        for experiment in variants:
-            fault = faults.get(experiment.name)
-            finished = experiment.name.endswith("seed-3")
-            summary = None if finished or fault else SUMMARY
-            yield Outcome(experiment, summary, fault)
+    def train_variant(series, experiment):
+        calls.append((series, experiment))
+        fault = faults.get(experiment.name)
+        finished = experiment.name.endswith("seed-3")
+        return Outcome(experiment, None if finished or fault else SUMMARY, fault)
 
     def compare_runs(folders, *places):
         calls.append(folders)
         row = ComparisonRow("tiny", (3, 1), {"CIDEr": 52.5}, {}, {})
         return Comparison("val", 2, "simple", (row,))
 
-    monkeypatch.setattr(f"{SEEDS}.train_in_turn", train_in_turn)
+    monkeypatch.setattr(f"{SEEDS}.train_variant", train_variant)
     monkeypatch.setattr(f"{COMPARISON}.compare_runs", compare_runs)
     monkeypatch.setattr(
         experiments, "load_experiment", lambda *_: tiny_run.experiment()
@@ -48,8 +46,8 @@ def series(monkeypatch):
 def test_seeds_train_runs_of_their_own_which_are_compared(run, series):
     code, out, _ = run("train", *WHERE, "--seeds", "3,1", "--resume")
     assert code == 0
-    (several, variants), folders = series.calls
-    assert [one.training.seed for one in variants] == [3, 1]
+    (several, first), (_, second), folders = series.calls
+    assert [first.training.seed, second.training.seed] == [3, 1]
     assert (several.work, several.runs, several.evaluates) == (
         Path("w"),
         Path("r"),
@@ -69,7 +67,7 @@ def test_failed_runs_are_named_and_the_others_compared(run, series):
         "error: tiny-seed-1: training has diverged",
         "1 of 3 runs have failed",
     ]
-    assert series.calls[1] == [Path("r/tiny-seed-3"), Path("r/tiny-seed-2")]
+    assert series.calls[-1] == [Path("r/tiny-seed-3"), Path("r/tiny-seed-2")]
     assert "tokenizer simple" in out
 
 

@@ -148,7 +148,7 @@ def test_other_settings_other_files_and_a_damaged_shard_are_refused(
     with pytest.raises(OutputFileError, match="must be a folder"):
         run(photos, photos / "0001.jpg")
     min((tmp_path / "out").glob("captions-*")).write_bytes(b"[]\n")
-    with pytest.raises(OutputFileError, match="captions-000000.*damaged"):
+    with pytest.raises(OutputFileError, match="captions-000000.*cannot be read"):
         run(photos, tmp_path / "out")
 
 

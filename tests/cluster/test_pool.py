@@ -3,6 +3,7 @@
 import pickle
 import sys
 import time
+from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
 
@@ -143,7 +144,7 @@ def test_the_processors_of_the_nodes_are_shared_among_the_workers(nodes, workers
 
 
 def fault_of(payload, sizes=(), job=doubling, version=cluster.__version__):
-    task = task_of(pickle.dumps((job, (), 1)), version)
+    task = task_of(pickle.dumps((job, (), 1, ".")), version)
     value, fault = task(pickle.dumps((payload, dict(sizes))))
     assert value is None
     assert fault.startswith("worker on ")
@@ -173,6 +174,13 @@ def test_a_file_that_a_worker_cannot_see_is_refused_before_the_item(tmp_path):
     refused = f"{file}: not visible here (No such file or directory); use a"
     assert refused in fault_of(1, {file: 2})
     assert PREPARED == []
+
+
+def test_a_worker_has_the_working_directory_of_the_driver(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path.parent)
+    for folder in (tmp_path, tmp_path / "absent"):
+        cluster._prepared(pickle.dumps((doubling, (), 1, str(folder))))
+        assert Path.cwd() == tmp_path
 
 
 def test_a_ray_that_is_absent_or_does_not_start_is_one_line(monkeypatch):

@@ -15,8 +15,6 @@ from show_attend_tell.cluster import seeds as several
 from show_attend_tell.cluster.seeds import (
     Series,
     open_runs,
-    run_trainer,
-    train_in_turn,
     train_on_cluster,
     train_variant,
 )
@@ -51,12 +49,14 @@ def series_of(work, folder, **changes):
 
 
 def variants_of(series, chosen=CHOSEN, seeds=(5, 2), resume=False, overwrite=False):
-    return open_runs(series, seed_variants(chosen, seeds), resume, overwrite)
+    variants = seed_variants(chosen, seeds)
+    open_runs(series, variants, resume, overwrite)
+    return variants
 
 
 def go(work, folder, changes=None, **options):
     series = series_of(work, folder, **(changes or {}))
-    return list(train_in_turn(series, variants_of(series, **options)))
+    return [train_variant(series, one) for one in variants_of(series, **options)]
 
 
 @pytest.mark.usefixtures("quick")
@@ -214,13 +214,6 @@ def test_workers_must_see_the_prepared_data_and_the_run_folders(work, tmp_path, 
     assert [name[1:] for name in names] == [["manifest.jsonl"]] * len(NAMES)
     assert all(name[0].startswith(".driver-") for name in names)
     assert not list((tmp_path / "runs").glob(".driver-*"))
-
-
-def test_a_worker_has_the_working_directory_of_the_driver(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path.parent)
-    for folder in (tmp_path, tmp_path / "absent"):
-        run_trainer(Series(tmp_path, tmp_path), str(folder))
-        assert Path.cwd() == tmp_path
 
 
 # Real workers of a real cluster.

@@ -11,7 +11,7 @@ from show_attend_tell.data.features import FeatureReader, feature_path
 from show_attend_tell.data.manifest import Photo, read_manifest, write_manifest
 from show_attend_tell.data.splits import (
     folder_of,
-    load_split,
+    load_splits,
     open_features,
     open_mirror,
     read_photos,
@@ -27,7 +27,7 @@ def work(tmp_path_factory):
 
 def test_a_split_holds_its_photos_rows_and_words(work):
     with open_features(experiment(), work, identity=IDENTITY) as reader:
-        split = load_split(experiment(), work, "val", reader)
+        (split,) = load_splits(experiment(), work, ["val"], reader)
         assert split.name == "val"
         assert [photo.id for photo in split.photos] == [
             f"photo-{k}" for k in range(12, 16)
@@ -37,13 +37,14 @@ def test_a_split_holds_its_photos_rows_and_words(work):
         assert [reader.image_ids[row] for row in split.rows] == [
             photo.id for photo in split.photos
         ]
-        kept = load_split(experiment(data={"punctuation": "keep"}), work, "val", reader)
+        keep = experiment(data={"punctuation": "keep"})
+        (kept,) = load_splits(keep, work, ["val"], reader)
         assert kept.captions[1] == [["a", "green", "square"], ["a", "square", "."]]
 
 
 def test_rows_are_found_by_id_whatever_their_order(work):
     with open_features(experiment(), work, mirror=True) as reader:
-        split = load_split(experiment(), work, "train", reader)
+        (split,) = load_splits(experiment(), work, ["train"], reader)
         np.testing.assert_array_equal(split.rows, range(11, -1, -1))
 
 
@@ -59,7 +60,7 @@ def test_photos_without_caption_or_features_are_left_out_and_counted(tmp_path, c
         open_features(experiment(), work) as reader,
         caplog.at_level(logging.WARNING),
     ):
-        split = load_split(experiment(), work, "val", reader)
+        (split,) = load_splits(experiment(), work, ["val"], reader)
     assert len(split.photos) == 4
     assert "2 photos of val left out" in caplog.text
 
@@ -146,7 +147,7 @@ def values_of(work, name, mirror=False):
 @pytest.mark.parametrize("mirror", [False, True])
 def test_several_data_sets_are_read_as_one(two, mirror):
     with open_features(SETS, two, identity=IDENTITY) as plain:
-        split = load_split(SETS, two, "train", plain)
+        (split,) = load_splits(SETS, two, ["train"], plain)
         reader = open_mirror(SETS, two, plain, split) if mirror else plain
         read = reader.read(split.rows[::-1])[::-1]
         reader.close()
@@ -172,7 +173,7 @@ def test_a_split_is_the_union_of_the_sets_that_have_it(tmp_path):
     photos = [p for p in read_manifest(path) if p.split == "train"]
     write_manifest(path, [*photos, Photo("new", "b.png", "test", ["A dog."])])
     with open_features(SETS, work) as reader:
-        assert len(load_split(SETS, work, "val", reader).photos) == 4
+        assert len(load_splits(SETS, work, ["val"], reader)[0].photos) == 4
     assert len(read_photos(SETS, work)) == 16 + 12 + 1
 
 
@@ -222,13 +223,13 @@ def test_a_set_that_is_absent_or_does_not_fit_is_named_in_one_line(
     damage(work)
     with refused(error, message):
         with open_features(SETS, work) as reader:
-            load_split(SETS, work, "train", reader)
+            load_splits(SETS, work, ["train"], reader)
 
 
 def test_mirrored_photos_of_a_set_that_are_absent_are_named(tmp_path):
     work = prepare(tmp_path, mirror=True)
     prepare(work, name="more")
     with open_features(SETS, work) as reader:
-        split = load_split(SETS, work, "train", reader)
+        (split,) = load_splits(SETS, work, ["train"], reader)
         with pytest.raises(FeatureError, match="the first is more/photo-00"):
             open_mirror(SETS, work, reader, split)

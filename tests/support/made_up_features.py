@@ -44,7 +44,7 @@ def write(
         numbers = writer.missing if numbers is None else numbers
         for number in numbers:
             rows = slice(writer.rows(number).start, writer.rows(number).stop)
-            writer.write(number, values[rows], PROBLEMS[rows])
+            writer.shard(number).write(values[rows], PROBLEMS[rows])
         if finish:
             writer.finish()
     return numbers

@@ -81,5 +81,5 @@ def write_features(
     path = feature_path(folder, experiment().encoder, mirror)
     assert len(ids) <= SHARD_ROWS
     with FeatureWriter(path, identity, ids, mirror, shards=shards) as writer:
-        writer.write(0, features, [""] * len(ids))
+        writer.shard(0).write(features, [""] * len(ids))
         writer.finish()

@@ -15,7 +15,7 @@ from data_prep.extract import extract
 from data_prep.prepare import prepare
 from data_prep.sources.published import read_flickr8k
 from show_attend_tell.config.experiments import load_experiment
-from show_attend_tell.data.splits import load_split, open_features
+from show_attend_tell.data.splits import load_splits, open_features
 from show_attend_tell.evaluation.validation import validate
 from show_attend_tell.models.pretrained import shipped_model
 from show_attend_tell.models.saving import load_captioner
@@ -49,7 +49,7 @@ def test_100_photos_teach_the_shipped_lstm_their_style(tmp_path):
     extract(experiment, work, progress=False)
     done = train(experiment, work, tmp_path / "runs", progress=False)
     with open_features(experiment, work) as reader:
-        others = load_split(experiment, work, "test", reader)
+        (others,) = load_splits(experiment, work, ["test"], reader)
         assert len(others.photos) == OTHERS
         before, after = (
             validate(load_captioner(path), reader, others, experiment.decoding)[0]

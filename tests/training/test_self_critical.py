@@ -17,7 +17,7 @@ from tiny_training import (
 )
 
 from show_attend_tell.data.features import FeatureReader, feature_path
-from show_attend_tell.data.splits import folder_of, load_split
+from show_attend_tell.data.splits import folder_of, load_splits
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import ModelFileError
 from show_attend_tell.training.self_critical import (
@@ -118,7 +118,7 @@ def test_the_initial_model_is_the_first_candidate(work, started, monkeypatch):
 def test_every_photo_is_used_once_an_epoch(work, started):
     chosen = experiment(training=REWARD)
     with FeatureReader(feature_path(folder_of(chosen, work), chosen.encoder)) as reader:
-        data = load_split(chosen, work, "train", reader)
+        (data,) = load_splits(chosen, work, ["train"], reader)
         model = load_captioner(started / "tiny" / "model.keras")
         objective = SelfCritical(chosen, model, data, [reader])
         seen = []

@@ -13,7 +13,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.plugins.hparams import plugin_data_pb2
 from tiny_captioner import build
 
-from show_attend_tell.data.splits import load_split, open_features
+from show_attend_tell.data.splits import load_splits, open_features
 from show_attend_tell.data.vocabulary import SPECIAL
 from show_attend_tell.training import tensorboard_log
 from show_attend_tell.training.tensorboard_log import (
@@ -45,7 +45,7 @@ def logged(model, tmp_path_factory):
     with open_features(experiment, work) as reader, pytest.MonkeyPatch.context() as to:
         to.setattr(tensorboard_log, "WORDS", WORDS)
         to.setattr(logging.Logger, "warning", lambda self, *text: warnings.append(text))
-        split = load_split(experiment, work, "val", reader)
+        (split,) = load_splits(experiment, work, ["val"], reader)
         with TrainingLog(folder, experiment, split) as log:
             for step in (1, *STEPS):
                 log.log_update(step, {"loss": step / 10}, optimizer, bar)

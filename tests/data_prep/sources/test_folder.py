@@ -8,13 +8,7 @@ from data_prep_files import make_csv, make_file
 from refusals import refusal
 
 from data_prep.data_folder import DataFolder
-from data_prep.preparation import (
-    EMPTY_CAPTION,
-    MALFORMED_LINE,
-    MISSING_PHOTO,
-    NO_CAPTIONS,
-    TWO_SPLITS,
-)
+from data_prep.preparation import Problem
 from data_prep.sources.folder import read_folder, split_by_hash
 from show_attend_tell.runtime.errors import DataError
 
@@ -105,10 +99,10 @@ def test_malformed_rows_are_problems_and_the_others_are_read(tmp_path):
     photos, problems = read_table(tmp_path, *rows)
     assert [photo.captions for photo in photos] == [("A dog .",)]
     lines = [f"{tmp_path / 'captions.csv'}:{line}" for line in (3, 4, 5, 6, 10)]
-    assert problems.names(MALFORMED_LINE) == lines
-    assert problems.names(EMPTY_CAPTION) == ["a.jpg#1"]
-    assert problems.names(MISSING_PHOTO) == ["gone.jpg"]
-    assert problems.names(NO_CAPTIONS) == ["c.jpg", "sub/b.png"]
+    assert problems.names(Problem.MALFORMED_LINE) == lines
+    assert problems.names(Problem.EMPTY_CAPTION) == ["a.jpg#1"]
+    assert problems.names(Problem.MISSING_PHOTO) == ["gone.jpg"]
+    assert problems.names(Problem.NO_CAPTIONS) == ["c.jpg", "sub/b.png"]
 
 
 @pytest.mark.parametrize(
@@ -128,7 +122,7 @@ def test_malformed_lines_of_json_are_problems(tmp_path, line):
     )
     photos, problems = read(make_photos(tmp_path))
     assert ids(photos) == ["a.jpg"]
-    assert problems.names(MALFORMED_LINE) == [f"{file}:2"]
+    assert problems.names(Problem.MALFORMED_LINE) == [f"{file}:2"]
 
 
 def test_photos_of_two_splits_are_skipped_and_those_of_none_are_in_none(tmp_path):
@@ -138,7 +132,7 @@ def test_photos_of_two_splits_are_skipped_and_those_of_none_are_in_none(tmp_path
         ("c.jpg", "val"),
         ("sub/b.png", "none"),
     ]
-    assert problems.names(TWO_SPLITS) == ["a.jpg"]
+    assert problems.names(Problem.TWO_SPLITS) == ["a.jpg"]
     assert problems.notes == ["photos that name no split, put in 'none': 1"]
 
 
@@ -170,7 +164,7 @@ def test_names_that_no_file_can_have_are_missing_photos(tmp_path):
     make_file(tmp_path / "captions.jsonl", "\n".join(lines))
     photos, problems = read(make_photos(tmp_path))
     assert ids(photos) == ["a.jpg"]
-    assert sorted(problems.names(MISSING_PHOTO)) == sorted(names)
+    assert sorted(problems.names(Problem.MISSING_PHOTO)) == sorted(names)
 
 
 def test_a_caption_that_exceeds_the_limit_of_csv_is_a_malformed_line(tmp_path):
@@ -179,7 +173,7 @@ def test_a_caption_that_exceeds_the_limit_of_csv_is_a_malformed_line(tmp_path):
     file = make_file(tmp_path / "captions.csv", text)
     photos, problems = read(make_photos(tmp_path))
     assert ids(photos) == ["a.jpg", "sub/b.png"]
-    assert problems.names(MALFORMED_LINE) == [f"{file}:5"]
+    assert problems.names(Problem.MALFORMED_LINE) == [f"{file}:5"]
 
 
 @pytest.mark.parametrize(

@@ -15,14 +15,7 @@ from data_prep_files import (
 from refusals import refused
 
 from data_prep.data_folder import DataFolder
-from data_prep.preparation import (
-    DUPLICATE_ID,
-    EMPTY_CAPTION,
-    MALFORMED_LINE,
-    MISSING_PHOTO,
-    NO_CAPTIONS,
-    TWO_SPLITS,
-)
+from data_prep.preparation import Problem
 from data_prep.sources.published import (
     read_coco,
     read_flickr8k,
@@ -91,8 +84,8 @@ def test_a_caption_of_an_absent_photo_is_a_problem(tmp_path):
     folder = make_flickr8k(tmp_path / "data", True, **{"Flickr8k.token": tokens})
     photos, problems = read(read_flickr8k, folder)
     assert splits(photos) == {"dog.jpg": "train"}
-    assert problems.names(MISSING_PHOTO) == ["hen.jpg.1"]
-    assert problems.names(NO_CAPTIONS) == ["cat.jpg", "cow.jpg", "hen.jpg"]
+    assert problems.names(Problem.MISSING_PHOTO) == ["hen.jpg.1"]
+    assert problems.names(Problem.NO_CAPTIONS) == ["cat.jpg", "cow.jpg", "hen.jpg"]
     assert problems.notes == [
         "photos skipped that have no caption and are in no list: 1"
     ]
@@ -111,9 +104,9 @@ def test_malformed_lines_of_a_token_file_are_problems(tmp_path):
     folder = make_flickr8k(tmp_path / "data", False, **{"Flickr8k.token": tokens})
     photos, problems = read(read_flickr8k, folder)
     label = folder / "text" / "Flickr8k.token.txt"
-    assert problems.names(MALFORMED_LINE) == [f"{label}:2", f"{label}:6"]
-    assert problems.names(DUPLICATE_ID) == ["dog.jpg#0"]
-    assert problems.names(EMPTY_CAPTION) == ["dog.jpg#1"]
+    assert problems.names(Problem.MALFORMED_LINE) == [f"{label}:2", f"{label}:6"]
+    assert problems.names(Problem.DUPLICATE_ID) == ["dog.jpg#0"]
+    assert problems.names(Problem.EMPTY_CAPTION) == ["dog.jpg#1"]
     assert [photo.captions for photo in photos] == [
         ("A cat with a \x85 strange space .",),
         ("A dog .",),
@@ -125,15 +118,15 @@ def test_a_photo_in_two_lists_is_in_no_split_at_all(tmp_path):
     folder = make_flickr8k(tmp_path / "data", False, **changes)
     photos, problems = read(read_flickr8k, folder)
     assert "dog.jpg" not in splits(photos)
-    assert problems.names(TWO_SPLITS) == ["dog.jpg"]
+    assert problems.names(Problem.TWO_SPLITS) == ["dog.jpg"]
     label = folder / "text" / "Flickr_8k.devImages.txt"
-    assert problems.names(DUPLICATE_ID) == [f"{label}: hen.jpg"]
+    assert problems.names(Problem.DUPLICATE_ID) == [f"{label}: hen.jpg"]
 
 
 def test_text_that_is_not_utf8_is_refused_by_name(tmp_path):
     folder = make_flickr8k(tmp_path / "data", packed=False)
     make_file(folder / "text" / "Flickr8k.token.txt", b"dog.jpg#0\tA caf\xe9 .\n")
-    with pytest.raises(DataError, match=r"Flickr8k\.token\.txt: must be UTF-8"):
+    with pytest.raises(DataError, match=r"Flickr8k\.token\.txt: cannot be read .*UTF"):
         read(read_flickr8k, folder)
 
 
@@ -178,7 +171,7 @@ def test_flickr30k_reads_captions_of_tokens_and_splits_of_karpathy(
     assert photos[0].captions == captions
     note = "the captions come from dataset_flickr30k.json"
     assert any(note in line for line in problems.notes) == (name is None)
-    assert len(problems) == len(problems.names(MALFORMED_LINE)) == malformed
+    assert len(problems) == len(problems.names(Problem.MALFORMED_LINE)) == malformed
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"images": 1}', "[" * 10**5])
@@ -267,12 +260,16 @@ def test_malformed_rows_and_duplicate_ids_are_problems(tmp_path):
     content["images"].append({"id": 1, "file_name": "other.jpg"})
     photos, problems = read_by_name(make_coco(tmp_path / "data", json.dumps(content)))
     assert photos["COCO_train2014_1.jpg"].captions == ("A man .", "One man .")
-    assert [name.rsplit("/", 1)[1] for name in problems.names(DUPLICATE_ID)] == [
+    assert [
+        name.rsplit("/", 1)[1] for name in problems.names(Problem.DUPLICATE_ID)
+    ] == [
         "captions_train2014.json: image 1",
         "captions_train2014.json: annotation 1000",
     ]
-    assert problems.names(MISSING_PHOTO)[0].endswith("image 99")
-    assert [name.rsplit(" ", 1)[1] for name in problems.names(MALFORMED_LINE)] == [
+    assert problems.names(Problem.MISSING_PHOTO)[0].endswith("image 99")
+    assert [
+        name.rsplit(" ", 1)[1] for name in problems.names(Problem.MALFORMED_LINE)
+    ] == [
         "annotations:5",
         "annotations:6",
         "annotations:7",
@@ -283,4 +280,4 @@ def test_a_photo_in_both_annotation_files_is_in_no_split(tmp_path):
     folder = make_coco(tmp_path / "data", val=coco_json({**VAL, **TRAIN}, first=2))
     photos, problems = read_by_name(folder)
     assert "COCO_train2014_1.jpg" not in photos
-    assert problems.names(TWO_SPLITS) == ["COCO_train2014_1.jpg"]
+    assert problems.names(Problem.TWO_SPLITS) == ["COCO_train2014_1.jpg"]
