@@ -5,6 +5,34 @@ import sys
 from tqdm import tqdm
 
 _LOG_INTERVAL = 30.0  # seconds between lines where no terminal shows them
+_STARTING = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<starting{postfix}]"
+
+
+class ProgressBar(tqdm):
+    """A tqdm bar whose rate and time left ignore pauses and the first update.
+
+    The first update usually compiles a graph; until then the bar shows "starting".
+    """
+
+    def update(self, n: int = 1) -> bool | None:
+        """Advance by `n` units."""
+        if not self.disable and self.n == self.initial:
+            self.exclude_pause()
+            self.last_print_n += n
+        return super().update(n)
+
+    def exclude_pause(self) -> None:
+        """Ignore the time since the last line, such as a validation."""
+        if not self.disable:
+            self.last_print_t = self._time()
+
+    @property
+    def format_dict(self) -> dict:
+        """Values that the bar shows, see tqdm."""
+        values = super().format_dict
+        if self.disable or self.n > self.initial:
+            return values
+        return {**values, "bar_format": _STARTING}
 
 
 def progress_bar(
@@ -15,7 +43,7 @@ def progress_bar(
     done: int = 0,
     shown: bool = True,
     scaled: bool = False,
-) -> tqdm:
+) -> ProgressBar:
     """Return a bar on standard error; a context manager with ``update(n)``.
 
     Args:
@@ -27,7 +55,7 @@ def progress_bar(
         scaled: whether numbers have the prefixes k, M and G.
     """
     terminal = sys.stderr.isatty()
-    return tqdm(
+    return ProgressBar(
         desc=title,
         total=total,
         initial=done,

@@ -15,12 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import keras
-from tqdm import tqdm
 
 from show_attend_tell.config import runs
 from show_attend_tell.runtime.errors import RunError, TrainingError
 from show_attend_tell.runtime.files import atomic_path
-from show_attend_tell.runtime.progress import progress_bar
+from show_attend_tell.runtime.progress import ProgressBar, progress_bar
 from show_attend_tell.training.checkpoint import (
     Position,
     restore_checkpoint,
@@ -191,7 +190,7 @@ class Trainer:
         position.vocabulary = digest
         self.position, self._written = position, position.step
 
-    def _train(self, log, bar: tqdm, validate: bool) -> None:
+    def _train(self, log, bar: ProgressBar, validate: bool) -> None:
         """Train until the end; write a checkpoint if interrupted.
 
         Args:
@@ -226,7 +225,7 @@ class Trainer:
             model = f"that of update {self.position.best_step}"
         return f"the last good checkpoint is {checkpoint}, the best model {model}"
 
-    def _epoch(self, log, bar: tqdm) -> None:
+    def _epoch(self, log, bar: ProgressBar) -> None:
         position = self.position
         start = position.epoch, position.step_in_epoch
         bar.set_postfix_str("", refresh=False)
@@ -249,7 +248,7 @@ class Trainer:
             self.losses.check(*self._latest)
             self.position.first_loss = self.losses.first
 
-    def _after_update(self, log, bar: tqdm) -> None:
+    def _after_update(self, log, bar: ProgressBar) -> None:
         """Write a checkpoint, validate and end the epoch where these are due."""
         position, settings = self.position, self.settings
         ends = position.step_in_epoch == self.objective.steps
@@ -267,6 +266,7 @@ class Trainer:
         if ends or validates:
             with self.workers.together():
                 self._checkpoint()
+        bar.exclude_pause()
 
     def _validation_due(self) -> bool:
         position, settings = self.position, self.settings
@@ -286,7 +286,7 @@ class Trainer:
             save_checkpoint(path, self.model, self.position)
         self._written = self.position.step
 
-    def _validate(self, log, bar: tqdm) -> None:
+    def _validate(self, log, bar: ProgressBar) -> None:
         """Let the chief score the model; the other workers take its position."""
         with self.workers.together():
             if self.workers.is_chief:
@@ -296,7 +296,7 @@ class Trainer:
             state = json.dumps(dataclasses.asdict(self.position))
             vars(self.position).update(json.loads(self.workers.gather(state)[0]))
 
-    def _score(self, log, bar: tqdm) -> None:
+    def _score(self, log, bar: ProgressBar) -> None:
         """Score the model; keep it if it is the best so far."""
         position = self.position
         for copy, original in zip(self.saved.weights, self.model.weights, strict=True):

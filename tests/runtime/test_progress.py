@@ -45,6 +45,18 @@ def test_the_time_left_follows_recent_updates(make, clock):
         assert "<02:55" in str(bar)  # 700 updates of 0.25 s
 
 
+def test_neither_the_first_update_nor_a_pause_changes_the_time_left(make, clock):
+    with make() as bar:
+        assert "<starting]" in str(bar)
+        advance(bar, clock, 8.0)
+        advance(bar, clock, 0.5, updates=10)
+        assert "<08:14,  2.00step/s" in str(bar)  # 989 updates of 0.5 s
+        clock.seconds += 120.0
+        bar.exclude_pause()
+        advance(bar, clock, 0.5)
+        assert "<08:14,  2.00step/s" in str(bar)
+
+
 def test_work_done_before_does_not_raise_the_rate(make, clock):
     with make(done=900) as bar:
         advance(bar, clock, 3.0)
