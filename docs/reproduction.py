@@ -125,7 +125,8 @@ def run_row(
     verbs, done = commands(name, rows, seeds, data), []
     experiment = load_experiment(row["experiment"], changes_of(name, rows))
     if not (WORK / experiment.data.name).exists():
-        done.append(_run("prepare", verbs["prepare"]))
+        command = _run("prepare", verbs["prepare"])
+        done.append(command.replace(shlex.quote(data), "DIR"))  # on any machine
     if experiment.task == "caption":
         file = feature_path(WORK / experiment.data.name, experiment.encoder)
         if not feature_set(file).exists():
