@@ -6,10 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 import tensorflow as tf
-from tiny_page_reader import random_reader
+from shell import exit_code
 from tiny_pipeline import ENCODER, make_captioner
+from tiny_reader import random_reader
 
-from show_attend_tell.cli import main as cli
 from show_attend_tell.cli.deployment import _names
 from show_attend_tell.models import pretrained
 from show_attend_tell.models.encoder.network import Encoder
@@ -39,7 +39,7 @@ def test_the_shipped_models_are_served_on_this_machine(
     monkeypatch.setattr(shipped, "FOLDER", tmp_path)
     tf.config.run_functions_eagerly(True)  # compiling takes longer than running
     try:
-        cli.main(["demo", "--port", "0"])
+        assert exit_code("demo", "--port", "0") == 0
     finally:
         tf.config.run_functions_eagerly(False)
     printed = capsys.readouterr().out
@@ -54,9 +54,7 @@ def test_the_shipped_models_are_served_on_this_machine(
 
 
 def test_a_missing_model_is_one_line(served, tmp_path, capsys):
-    with pytest.raises(SystemExit) as stop:
-        cli.main(["demo", str(tmp_path / "absent.keras"), "--port", "0"])
-    assert stop.value.code == 1
+    assert exit_code("demo", tmp_path / "absent.keras", "--port", "0") == 1
     assert "absent.keras: no such model" in capsys.readouterr().err
     assert served == []
 

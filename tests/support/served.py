@@ -4,11 +4,19 @@ import contextlib
 import threading
 import time
 
+import requests
 from tiny_pipeline import photo_bytes
 
 from show_attend_tell.deployment.server.app import Example, create_app
 from show_attend_tell.deployment.server.serve import server_of, take_port
 from show_attend_tell.deployment.server.uploads import Limits
+
+
+def post(address, service="caption", content=None, name="p.png", headers=None, **form):
+    """Post a file, by default a photo, and the fields of a form to a service."""
+    files = {"photo": (name, photo_bytes() if content is None else content)}
+    url = f"{address}/{service}"
+    return requests.post(url, files=files, headers=headers, data=form, timeout=60)
 
 
 @contextlib.contextmanager
