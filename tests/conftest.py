@@ -36,6 +36,14 @@ def rng() -> np.random.Generator:
 
 
 @pytest.fixture(scope="session")
+def pipeline():
+    """A pipeline that all tests share; none may change it."""
+    from tiny_pipeline import tiny_pipeline
+
+    return tiny_pipeline()
+
+
+@pytest.fixture(scope="session")
 def java() -> str:
     """The path of Java; a test that asks for it is skipped where none can run."""
     from show_attend_tell.evaluation.metrics.java import java_version
@@ -46,6 +54,19 @@ def java() -> str:
     except JavaError as error:  # macOS has a `java` that only asks to install Java
         pytest.skip(str(error))
     return shutil.which("java")
+
+
+@pytest.fixture
+def closed(monkeypatch):
+    """Let no folder named ``closed`` be read, by root neither."""
+    scandir = os.scandir
+
+    def refuse(path):
+        if os.path.basename(path) == "closed":
+            raise PermissionError(13, "Permission denied", os.fspath(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +11,7 @@ import keras
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from new_process import python
 
 from benchmarks import (
     cluster,
@@ -53,9 +52,8 @@ def test_the_common_design():
         pytest.skip("PyTorch is absent")
     # In a process of its own: PyTorch 2.15 and TensorFlow abort each other.
     cases = Path(__file__).parent / "support" / "common_design.py"
-    command = [sys.executable, "-m", "pytest", "-q", "--noconftest"]
-    command += ["-p", "no:cacheprovider", str(cases)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    options = ("-q", "--noconftest", "-p", "no:cacheprovider")
+    done = python("-m", "pytest", *options, cases)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -211,12 +209,7 @@ def test_our_contenders_run_on_jax_without_tensorflow():
     if keras.backend.backend() != "jax":
         pytest.skip("runs on JAX, with `make test-jax`")
     # In a new process, as other tests of this one may have imported TensorFlow.
-    done = subprocess.run(
-        [sys.executable, "-c", ON_JAX],
-        cwd=Path(table.__file__).parents[1],
-        capture_output=True,
-        text=True,
-    )
+    done = python("-c", ON_JAX, cwd=Path(table.__file__).parents[1])
     assert done.returncode == 0, done.stderr[-2000:]
 
 

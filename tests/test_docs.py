@@ -1,16 +1,13 @@
 """Notebooks hold their outputs; links, site, figure and headers are complete."""
 
-import functools
 import re
-import subprocess
-import sys
-import threading
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import nbformat
 import pytest
 from chromium import accessibility_faults, browser, shown_as
+from new_process import python
+from static_site import serving
 
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = sorted((ROOT / "docs").glob("*.ipynb"))
@@ -144,8 +141,7 @@ def site(tmp_path_factory):
     for package in ("material", "mkdocs_jupyter", "mkdocstrings", "latex2mathml"):
         pytest.importorskip(package, reason="needs the packages of '.[docs]'")
     folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", folder]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    done = python("-m", "mkdocs", "build", "--strict", "-d", folder, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     return folder
 
@@ -161,21 +157,6 @@ def test_the_site_loads_nothing_from_elsewhere(site):
     assert notebook.count("<math") > 30
 
 
-class QuietHandler(SimpleHTTPRequestHandler):
-    def log_message(self, *arguments):
-        """Log nothing."""
-
-
-@pytest.fixture(scope="module")
-def site_address(site):
-    """Serve the built site on this machine."""
-    handler = functools.partial(QuietHandler, directory=site)
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-
-
 # Formulas of TeX that no program turned into MathML; "$1" in code is none.
 RAW_TEX = re.compile(r"\$[^$\n]*[\\_^][^$\n]*\$|\\(frac|alpha|beta|sum|text)\b")
 PROSE = (
@@ -186,15 +167,13 @@ PROSE = (
 
 
 @pytest.mark.slow
-def test_every_page_of_the_site_shows_its_frames_and_formulas_without_faults(
-    site, site_address
-):
+def test_every_page_of_the_site_shows_its_frames_and_formulas_without_faults(site):
     faults = []
-    with browser(offline=False) as driver:
+    with browser(offline=False) as driver, serving(site) as address:
         for page in sorted(site.rglob("*.html")):
             name = str(page.relative_to(site))
             shown_as(driver)
-            driver.get(f"{site_address}/{name}")
+            driver.get(f"{address}/{name}")
             faults += [f"{name}: {line}" for line in faults_of_page(driver)]
             for number, frame in enumerate(driver.find_elements("tag name", "iframe")):
                 driver.switch_to.frame(frame)

@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 SELECTION = (
     *("runtime", "reference/test_model_file.py", "data/test_preprocessing.py"),
-    *("models/test_saving.py", "deployment/server/test_uploads.py"),
+    "deployment/server/test_uploads.py",
 )
 
 

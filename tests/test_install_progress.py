@@ -1,11 +1,10 @@
 """The moving line of an installation, from the output of pip."""
 
 import importlib.util
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from new_process import python
 
 SCRIPT = Path(__file__).resolve().parents[1] / ".ci" / "install.py"
 
@@ -33,13 +32,8 @@ def test_the_line_names_packages_and_the_present_download(progress):
 
 
 def test_a_failure_of_pip_is_shown_and_returned(tmp_path):
-    done = subprocess.run(
-        [sys.executable, SCRIPT, "--no-index", "no-such-package-anywhere"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        cwd=tmp_path,
-    )
+    absent = ("--no-index", "no-such-package-anywhere")
+    done = python(SCRIPT, *absent, timeout=120, cwd=tmp_path)
     assert done.returncode == 1
     assert "No matching distribution found for no-such-package-anywhere" in done.stderr
     assert done.stdout.endswith(" s, 0 packages, starting pip\n")

@@ -1,10 +1,9 @@
 """The public names of ``import show_attend_tell as sat``."""
 
 import inspect
-import subprocess
-import sys
 
 import pytest
+from new_process import python
 
 import show_attend_tell as sat
 from show_attend_tell.runtime import errors
@@ -49,5 +48,5 @@ print(sorted({"tensorflow", "keras", "numpy"} & set(sys.modules)))
 
 
 def test_importing_the_package_loads_neither_tensorflow_nor_keras():
-    done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True)
+    done = python("-c", CODE)
     assert (done.stdout, done.stderr) == ("[]\n", "")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from random_weights import randomised
 
 from show_attend_tell.config.experiments import load_experiment
 
@@ -118,8 +119,7 @@ def test_sampled_gradients_of_the_small_problem_are_the_exact_one_on_average(kin
     inputs = np.hstack([np.full((size, 1), 1, "i4"), targets[:, :-1]])
     hard = {"baseline": "samples"} if kind == "other samples" else {}
     model = script["build"](words, 6, **script["PLAIN"], samples=5, **hard)
-    for weight in model.trainable_weights:
-        weight.assign(0.9 * rng.standard_normal(weight.shape))
+    randomised(model, rng, 0.9)
     log_p, reached, exact = script["enumerator"](model)(a, inputs, targets)
     p = np.exp(log_p.astype(float))
     np.testing.assert_allclose(p.sum(axis=1), 1, rtol=1e-4)

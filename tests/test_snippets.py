@@ -2,11 +2,10 @@
 
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from new_process import python
 from tiny_pipeline import photo_bytes, tiny_pipeline
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -23,7 +22,7 @@ def blocks(name: str) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S)
 
 
-def run(name: str, folder: Path) -> subprocess.CompletedProcess:
+def run(name: str, folder: Path):
     """Run the blocks of a document, in order, in a folder with its photos."""
     model = tiny_pipeline().file
     for photo in ("photo.jpg", "docs/images/sheep.jpg"):
@@ -31,13 +30,7 @@ def run(name: str, folder: Path) -> subprocess.CompletedProcess:
         (folder / photo).write_bytes(photo_bytes(1, "JPEG", size=(60, 40)))
     code = "\n".join([SETUP, *blocks(name)])
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    return subprocess.run(
-        [sys.executable, "-c", code, str(model)],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
+    return python("-c", code, model, cwd=folder, env=environment)
 
 
 def test_the_blocks_of_the_readme_run(tmp_path):

@@ -5,9 +5,9 @@ import re
 from types import SimpleNamespace
 
 import pytest
+from shell import exit_code
 from tiny_pipeline import ENCODER, make_captioner
 
-from show_attend_tell.cli import main as cli
 from show_attend_tell.cli.deployment import _names
 from show_attend_tell.models import pretrained
 from show_attend_tell.models.encoder.network import Encoder
@@ -32,7 +32,7 @@ def test_the_shipped_models_are_served_on_this_machine(
     make_captioner(Encoder(ENCODER)).save(tmp_path / "flickr8k.keras")
     monkeypatch.setattr(pretrained, "SHIPPED", tmp_path / "flickr8k.keras")
     monkeypatch.setattr(pretrained, "SHIPPED_LSTM", tmp_path / "flickr8k.keras")
-    cli.main(["demo", "--port", "0"])
+    assert exit_code("demo", "--port", "0") == 0
     printed = capsys.readouterr().out
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+ - stop with Ctrl-C\n", printed)
     assert len(served) == 1
@@ -44,9 +44,7 @@ def test_the_shipped_models_are_served_on_this_machine(
 
 
 def test_a_missing_model_is_one_line(served, tmp_path, capsys):
-    with pytest.raises(SystemExit) as stop:
-        cli.main(["demo", str(tmp_path / "absent.keras"), "--port", "0"])
-    assert stop.value.code == 1
+    assert exit_code("demo", tmp_path / "absent.keras", "--port", "0") == 1
     assert "absent.keras: no such model" in capsys.readouterr().err
     assert served == []
 

@@ -1,8 +1,9 @@
-"""The verbs on an experiment on digits."""
+"""The verbs on experiments on digits and words."""
 
 import json
 
 import pytest
+import tiny_reader
 from made_up_digits import digits, experiment, write_idx
 
 from show_attend_tell.config.settings import experiment_to_toml
@@ -35,6 +36,18 @@ def test_digits_are_prepared_trained_and_evaluated_by_the_same_verbs(
     assert (code, out.splitlines()[0]) == (0, "tiny-seed-1, val, 16 pictures")
     scores = json.loads((tmp_path / "runs" / "tiny-seed-1" / "scores.json").read_text())
     assert f"error {scores['error']:.2f} %" in out
+
+
+@pytest.mark.slow
+def test_words_are_trained_and_evaluated_by_the_same_verbs(run, tmp_path):
+    file, chosen = tmp_path / "words.toml", tiny_reader.experiment
+    file.write_text(experiment_to_toml(chosen(training={"epochs": 1})))
+    work = tiny_reader.prepare_words(tmp_path / "work")
+    places = ("-e", file, "--work", work, "--runs", tmp_path / "runs")
+    assert "best word_accuracy" in run("train", *places)[1]
+    printed = run("eval", *places, "--split", "all")[1]
+    assert "tiny, made-up, all, 52 words" in printed
+    assert run("eval", *places, "--spice")[0] == 2
 
 
 @pytest.mark.parametrize(

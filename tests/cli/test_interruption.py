@@ -1,5 +1,6 @@
 """SIGINT and SIGTERM: one line, the exit status, and the checkpoint of training."""
 
+import functools
 import io
 import signal
 import sys
@@ -12,7 +13,6 @@ import tiny_training
 
 from show_attend_tell.cli import main as cli
 from show_attend_tell.config.settings import experiment_to_toml
-from show_attend_tell.training.tensorboard_log import TrainingLog
 
 
 def test_an_interruption_is_one_line_and_130(run, prepare_raises):
@@ -42,14 +42,8 @@ def test_sigterm_is_one_line_and_143_and_later_ones_are_ignored(run, replace_pre
 
 def test_train_writes_its_checkpoint_at_sigterm(run, monkeypatch, tmp_path):
     tiny_training.skip_graphs(monkeypatch)
-    real_log = TrainingLog.log_update
-
-    def stop(self, number, *rest):
-        real_log(self, number, *rest)
-        if number == 2:
-            signal.raise_signal(signal.SIGTERM)
-
-    monkeypatch.setattr(TrainingLog, "log_update", stop)
+    stop = functools.partial(signal.raise_signal, signal.SIGTERM)
+    tiny_training.interrupt_in_log(monkeypatch, 2, stop)
     work, runs, file = (tmp_path / name for name in ("work", "runs", "tiny.toml"))
     tiny_run.prepare(work)
     file.write_text(experiment_to_toml(tiny_run.experiment()))

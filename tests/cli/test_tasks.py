@@ -1,12 +1,12 @@
 """The table of tasks names verbs, options and classes that exist."""
 
 import json
-import zipfile
 
 import pytest
 from tiny_digits import tiny_draw, tiny_ram
-from tiny_page_reader import random_reader
 from tiny_pipeline import make_captioner
+from tiny_reader import random_reader
+from zip_members import zipped
 
 from show_attend_tell.cli.main import cli
 from show_attend_tell.cli.tasks import TASKS, name_of_model
@@ -52,7 +52,7 @@ def test_other_files_are_left_to_the_loader_of_captioners(tmp_path):
     encoder = EncoderSettings("SceneNet", "annotations", "none", 32, "crop")
     make_captioner(Encoder(encoder)).save(tmp_path / "captioner.keras")
     (tmp_path / "text.keras").write_text("none")
-    with zipfile.ZipFile(tmp_path / "list.keras", "w") as archive:
-        archive.writestr("config.json", json.dumps(["Draw"]))
+    archive = zipped({"config.json": json.dumps(["Draw"])})
+    (tmp_path / "list.keras").write_bytes(archive)
     for name in ("captioner", "text", "list", "absent"):
         assert name_of_model(tmp_path / f"{name}.keras") == "caption", name

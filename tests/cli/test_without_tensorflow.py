@@ -1,11 +1,10 @@
 """What README's first screen promises works where only the plain install is."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from new_process import python
 from tiny_pipeline import make_captioner, photo_bytes
 
 from show_attend_tell.config.settings import EncoderSettings
@@ -27,16 +26,10 @@ for name in {TRAINING}:
 COMMAND = PROLOGUE + "from show_attend_tell.cli.main import main; main(sys.argv[1:])"
 
 
-def run(script, *arguments, folder):
-    """Run Python where the packages of the extra ``train`` cannot be imported."""
-    command = [sys.executable, "-c", script, *map(str, arguments)]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
-
-
 @pytest.mark.parametrize("model", ["shipped", "shipped-lstm"])
 def test_a_photo_is_captioned_and_drawn(tmp_path, model):
-    options = ("--attention", "figures", "--html", "page.html", "--json")
-    done = run(COMMAND, "caption", PHOTO, "--model", model, *options, folder=tmp_path)
+    options = ("--model", model, "--attention", "figures", "--html", "page.html")
+    done = python("-c", COMMAND, "caption", PHOTO, "--json", *options, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     caption = json.loads(done.stdout)
     if model == "shipped":
@@ -54,7 +47,7 @@ def test_a_model_of_drawn_scenes_captions(tmp_path):
     model, photo = tmp_path / "model.keras", tmp_path / "a.png"
     make_captioner(Encoder(settings)).save(model)
     photo.write_bytes(photo_bytes())
-    done = run(COMMAND, "caption", photo, "--model", model, folder=tmp_path)
+    done = python("-c", COMMAND, "caption", photo, "--model", model, cwd=tmp_path)
     sentence = load(model, engine="keras").caption(photo).sentence
     assert done.stdout == f"{photo}: {sentence}\n", done.stderr
 
@@ -65,7 +58,7 @@ def test_python_prints_the_lines_of_readme(tmp_path):
         "caption = sat.load().caption(sys.argv[1])\n"
         "print(caption.sentence, caption.attention.shape)"
     )
-    done = run(script, PHOTO, folder=tmp_path)
+    done = python("-c", script, PHOTO, cwd=tmp_path)
     assert done.stdout == f"{SENTENCE} (6, 14, 14)\n", done.stderr
 
 
@@ -76,7 +69,7 @@ def test_public_names_that_need_more_name_what_to_install(tmp_path, name):
         f"try:\n    sat.{name}\n"
         "except sat.ShowAttendTellError as error:\n    print(error)"
     )
-    done = run(script, folder=tmp_path)
+    done = python("-c", script, cwd=tmp_path)
     assert (done.stdout.count("\n"), done.stderr) == (1, "")
     assert "is not installed; run pip install 'show-attend-tell[train]'" in done.stdout
 
@@ -84,7 +77,7 @@ def test_public_names_that_need_more_name_what_to_install(tmp_path, name):
 def test_a_folder_is_captioned_into_a_table_and_into_metadata(tmp_path):
     (tmp_path / "sheep.jpg").write_bytes(PHOTO.read_bytes())
     arguments = ("caption", ".", "--out", "captions.csv", "--write-metadata")
-    done = run(COMMAND, *arguments, folder=tmp_path)
+    done = python("-c", COMMAND, *arguments, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert SENTENCE.rstrip(".").lower() in (tmp_path / "captions.csv").read_text()
 
@@ -100,7 +93,7 @@ def test_a_folder_is_captioned_into_a_table_and_into_metadata(tmp_path):
     ],
 )
 def test_what_needs_more_names_what_to_install(tmp_path, arguments):
-    done = run(COMMAND, *arguments, folder=tmp_path)
+    done = python("-c", COMMAND, *arguments, cwd=tmp_path)
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
     assert "pip install 'show-attend-tell[train]'" in done.stderr

@@ -5,12 +5,12 @@ import json
 import logging
 from pathlib import Path
 
-import numpy as np
 import pytest
 from PIL import Image
+from shell import exit_code
 from tiny_pipeline import tiny_pipeline
+from tiny_pipeline import write_photos as write_files
 
-from show_attend_tell.cli import main as cli
 from show_attend_tell.cluster import captions
 from show_attend_tell.cluster.captions import (
     ClusterReport,
@@ -52,15 +52,8 @@ def here(monkeypatch):
 
 
 def write_photos(folder: Path, count: int, side: int) -> Path:
-    """Write photos of several sizes, one of them damaged."""
-    folder.mkdir()
-    rng = np.random.default_rng(8)
-    for number in range(count):
-        pixels = rng.integers(0, 256, (5, 7 + number % 3, 3), np.uint8)
-        size = (side, side + number % 50)
-        image = Image.fromarray(pixels).resize(size, Image.Resampling.NEAREST)
-        image.save(folder / f"{number:04d}.jpg")
-    (folder / BROKEN).write_bytes(b"no photo")
+    names = [f"{number:04d}.jpg" for number in range(count)]
+    write_files(folder, names, side, BROKEN)
     return folder
 
 
@@ -186,22 +179,11 @@ def test_the_report_has_the_rate_and_the_cost_of_a_million(tmp_path):
     assert len(ClusterReport(tmp_path, 0, 5, (), seconds=1.0).lines()) == 1
 
 
-def command_line(capsys, *arguments):
-    with pytest.raises(SystemExit) as stop:
-        cli.main(["caption", "--model", *map(str, (tiny_pipeline().file, *arguments))])
-    out, err = capsys.readouterr()
-    return stop.value.code, out, err
-
-
 def test_the_verb_prints_counts_and_unreadable_photos(here, photos, tmp_path, capsys):
     options = "--cluster", "auto", "--out", tmp_path / "out", "--price-per-hour", "1"
-    for wrong in (options[:2], [*options[:4], "--json"]):
-        code, _, err = command_line(capsys, photos, *wrong)
-        assert (code, "--cluster needs --out FOLDER" in err) == (2, True)
-    code, _, err = command_line(capsys, photos, "--workers", "2")
-    assert (code, "--workers needs --cluster" in err) == (2, True)
-    code, out, err = command_line(capsys, photos, *options)
-    assert code == 1
+    model = tiny_pipeline().file
+    assert exit_code("caption", "--model", model, photos, *options) == 1
+    out, err = capsys.readouterr()
     assert "44 captions written, 1 photo skipped" in out
     assert "per million photos" in out
     assert f"{BROKEN}: cannot be read as a photo" in err

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tiny_run
-from PIL import Image
+from tiny_pipeline import write_photos
 
 from data_prep.extract import extract
 from data_prep.feature_writer import FeatureWriter
@@ -50,17 +50,9 @@ def test_a_worker_with_another_encoder_refuses_to_work():
 def photos(tmp_path_factory) -> Path:
     """Write photos that take milliseconds to decode, and their manifest."""
     folder = tmp_path_factory.mktemp("work") / "tiny"
-    (folder / "photos").mkdir(parents=True)
-    rng = np.random.default_rng(8)
-    rows = []
-    for number in range(PHOTOS):
-        path = Path("photos") / f"{number}.jpg"
-        pixels = rng.integers(0, 256, (30, 40 + number % 7, 3), np.uint8)
-        if number == BROKEN:
-            (folder / path).write_bytes(b"no photo")
-        elif number != ABSENT:
-            Image.fromarray(pixels).resize((1200, 900)).save(folder / path)
-        rows.append(Photo(path.name, path, "train", ("a photo",)))
+    names = [f"{number}.jpg" for number in range(PHOTOS)]
+    write_photos(folder / "photos", names, 1000, names[BROKEN], names[ABSENT])
+    rows = [Photo(name, f"photos/{name}", "train", ("a photo",)) for name in names]
     write_manifest(folder / "manifest.jsonl", rows)
     return folder.parent
 

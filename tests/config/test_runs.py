@@ -1,8 +1,9 @@
 """Run folders: new, resumed, replaced, and the model file of a run."""
 
+import functools
 import json
 
-import pytest
+from refusals import refusal
 from tiny_run import experiment
 
 from show_attend_tell.config.runs import (
@@ -28,11 +29,7 @@ def begin(runs, *files, **changes):
     return folder
 
 
-def message_of(*arguments, **changes):
-    with pytest.raises(RunError) as caught:
-        open_tiny(*arguments, **changes)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+message_of = functools.partial(refusal, RunError, open_tiny)
 
 
 def test_a_new_run_starts_with_its_resolved_settings(tmp_path):

@@ -10,7 +10,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from hostile_photos import many_scans
+from hostile_photos import OTHERS, exif_blocks, many_scans
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, TiffImagePlugin
@@ -206,46 +206,22 @@ def test_every_suffix_of_photos_is_found_everywhere_and_can_be_decoded(
     assert data.photos == {path.name: path}
 
 
-def junk_exif():
-    """EXIF blocks that are junk, cut, circular or of wrong types."""
-    good = Image.Exif()
-    good[0x0112] = 6
-    whole = good.tobytes()
-    one = b"Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01"  # one entry, the orientation
-    return [
-        b"Exif\0\0junk" * 9,
-        b"II*\0\xff\xff\xff\xff",
-        whole[: len(whole) // 2],
-        whole[:-3],
-        b"Exif\0\0MM\0*\0\0\0\x08\xff\xff" + bytes(30),
-        one + b"\x02\0\xff\xff\xff\x7f\x08\0\0\0\x08\0\0\0",
-        one + b"\x05\0\x01\0\0\0\x00\0\0\0\x08\0\0\0",
-        one + b"\x03\0\x01\0\0\0\x63\0\0\0\0\0\0\0",
-        *(
-            b"Exif\0\0II*\0\x08\0\0\0" + random.Random(k).randbytes(90)
-            for k in range(60)
-        ),
-    ]
-
-
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP"])
 def test_a_photo_with_malformed_exif_keeps_its_pixels(kind, recwarn):
     image = Image.new("RGB", (40, 20), "red")
-    for exif in junk_exif():
+    start = b"Exif\0\0II*\0\x08\0\0\0"
+    at_random = (start + random.Random(k).randbytes(90) for k in range(60))
+    for exif in (*exif_blocks(), *at_random):
         photo = load_photo(as_file(image, kind, exif=exif))
         assert sorted(photo.size) == [20, 40]
         assert np.asarray(photo)[..., 0].min() > 240
     assert not recwarn.list
 
 
-EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 20 20\n%%EndComments\n%%EOF\n"
-DOS_EPS = b"\xc5\xd0\xd3\xc6" + struct.pack("<II", 30, len(EPS)) + bytes(18) + EPS
-
-
-@pytest.mark.parametrize("content", [EPS, DOS_EPS, b"%PDF-1.4\n", b"\xd7\xcd\xc6\x9a"])
-def test_files_that_need_another_program_are_never_decoded(tmp_path, content):
+@pytest.mark.parametrize("kind", ["eps", "eps with a DOS header", "pdf", "wmf"])
+def test_files_that_need_another_program_are_never_decoded(tmp_path, kind):
     path = tmp_path / "photo.jpg"
-    path.write_bytes(content.ljust(600, b"\0"))
+    path.write_bytes(OTHERS[kind].ljust(600, b"\0"))
     with pytest.raises(PhotoError, match="unknown image format"):
         load_photo(path)
 
@@ -350,10 +326,8 @@ def test_heic_is_decoded_upright():
     rotated = Image.Exif()
     rotated[0x0112] = 6  # the left side is shown at the top
     for exif, size, red in ((Image.Exif(), (128, 64), 0), (rotated, (64, 128), 1)):
-        file = io.BytesIO()
-        Image.fromarray(pixels).save(file, "HEIF", quality=95, exif=exif.tobytes())
-        file.seek(0)
-        photo = load_photo(file)
+        image = Image.fromarray(pixels)
+        photo = load_photo(as_file(image, "HEIF", quality=95, exif=exif.tobytes()))
         assert photo.size == size
         half = np.asarray(photo, float) if red else np.asarray(photo, float)[:, :64]
         half = half[:64] if red else half

@@ -4,7 +4,6 @@ import functools
 import os
 import stat
 import zipfile
-from pathlib import Path
 
 import pytest
 from data_prep_files import JPEG, make_file, make_zip
@@ -169,21 +168,14 @@ def test_links_are_followed_once_and_not_back(tmp_path):
     assert found.found_twice == set()
 
 
-def test_an_unreadable_folder_is_a_problem(tmp_path, monkeypatch):
+@pytest.mark.usefixtures("closed")
+def test_an_unreadable_folder_is_a_problem(tmp_path):
     make_file(tmp_path / "good" / "a.jpg")
-    make_file(tmp_path / "locked" / "b.jpg")
-    scandir = os.scandir
-
-    def refuse(path):
-        if Path(path).name == "locked":
-            raise PermissionError(13, "Permission denied", str(path))
-        return scandir(path)
-
-    monkeypatch.setattr(os, "scandir", refuse)  # root may read every folder
+    make_file(tmp_path / "closed" / "b.jpg")
     data = search(tmp_path)
     assert data.photo_files == [tmp_path / "good" / "a.jpg"]
-    locked = f"{tmp_path / 'locked'}: Permission denied"
-    assert data.problems.names(Problem.UNREADABLE_FOLDER) == [locked]
+    closed = f"{tmp_path / 'closed'}: Permission denied"
+    assert data.problems.names(Problem.UNREADABLE_FOLDER) == [closed]
 
 
 @pytest.mark.timeout(20)

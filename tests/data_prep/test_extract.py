@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tiny_run
-from PIL import Image
+from tiny_pipeline import write_photos
 
 from data_prep.extract import BATCH, encode_batches, extract
 from data_prep.feature_writer import FeatureWriter
@@ -41,20 +41,13 @@ def run(work: Path, mirror: bool = False, **options):
 
 def prepare(work: Path) -> list[Photo]:
     """Write tiny photos, one of them damaged and one absent, and their manifest."""
-    rng = np.random.default_rng(8)
-    folder = work / "tiny"
-    (folder / "photos").mkdir(parents=True)
-    photos = []
-    for number in range(TRAIN + VAL + 1):
-        split = "train" if number < TRAIN else "val"
-        split = "none" if number == TRAIN + VAL else split
-        path = Path("photos") / f"{number}.png"
-        pixels = rng.integers(0, 256, (18, 20 + number % 7, 3), np.uint8)
-        if number == BROKEN:
-            (folder / path).write_bytes(b"no photo")
-        elif number != ABSENT:
-            Image.fromarray(pixels).save(folder / path)
-        photos.append(Photo(f"{number}.png", path, split, ("a photo",)))
+    folder, splits = work / "tiny", ["train"] * TRAIN + ["val"] * VAL + ["none"]
+    names = [f"{number}.png" for number in range(len(splits))]
+    write_photos(folder / "photos", names, 18, names[BROKEN], names[ABSENT])
+    photos = [
+        Photo(name, f"photos/{name}", split, ("a photo",))
+        for name, split in zip(names, splits, strict=True)
+    ]
     manifest.write_manifest(folder / "manifest.jsonl", photos)
     return photos
 

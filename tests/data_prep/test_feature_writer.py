@@ -2,8 +2,6 @@
 
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -23,6 +21,7 @@ from made_up_features import (
     content,
     write,
 )
+from new_process import python
 
 from show_attend_tell.data import features
 from show_attend_tell.data.features import FeatureReader
@@ -37,11 +36,6 @@ from pathlib import Path
 sys.path[:0] = {[str(TESTS.parent), str(TESTS / "support")]}
 from made_up_features import write
 """
-
-
-def run(script: str, *arguments: object) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-c", CHILD + script, *map(str, arguments)]
-    return subprocess.run(command, check=False, capture_output=True, text=True)
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +82,8 @@ write(Path(sys.argv[1]), shards={shards})
 def test_a_killed_writer_is_resumed_to_the_same_bytes(
     path, uninterrupted, shards, call, after
 ):
-    child = run(DEADLY.format(call=call, after=after, shards=shards), path)
+    script = DEADLY.format(call=call, after=after, shards=shards)
+    child = python("-c", CHILD + script, path)
     assert child.returncode == -signal.SIGKILL, child.stderr
     done = max(0, call - 2 + after)
     if done <= 3:
@@ -230,7 +225,7 @@ except FeatureError as error:
 @pytest.mark.parametrize("share", [0.001, 0.3, 0.9, 0.999])
 def test_a_full_disk_is_one_line_and_the_writer_resumes(path, uninterrupted, share):
     size = len(uninterrupted[False]["features.h5"])
-    child = run(FULL, path, int(share * size))
+    child = python("-c", CHILD + FULL, path, int(share * size))
     assert child.returncode == 1, child
     assert len(child.stderr.splitlines()) == 1, child.stderr
     assert "cannot be written" in child.stderr

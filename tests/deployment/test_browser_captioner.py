@@ -1,15 +1,11 @@
 """The captioner's page in a real browser: captions, ties, pixels, cache."""
 
 import base64
-import contextlib
-import functools
-import http.server
 import importlib.util
 import io
 import json
 import logging
 import shutil
-import threading
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +13,8 @@ import pytest
 from chromium import browser as start_browser
 from chromium import wait_for
 from PIL import Image
+from static_site import serving
+from tiny_pipeline import rough_pixels
 
 from data_prep.scenes.example_pictures import example_pictures
 from data_prep.scenes.scenes import make_scene
@@ -36,29 +34,6 @@ def hook():
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-class Handler(http.server.SimpleHTTPRequestHandler):
-    extensions_map = {".html": "text/html"} | dict.fromkeys(
-        (".js", ".mjs"), "text/javascript"
-    )
-
-    def log_message(self, *arguments):
-        pass
-
-
-@contextlib.contextmanager
-def serving(folder):
-    handler = functools.partial(Handler, directory=str(folder))
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/captioner/index.html"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 def write_page(folder):
@@ -81,7 +56,7 @@ def address(tmp_path_factory):
     except OSError as error:
         pytest.skip(f"needs the network once: {error}")
     with serving(folder.parent) as address:
-        yield address
+        yield f"{address}/captioner/index.html"
 
 
 @pytest.fixture(scope="module")
@@ -143,10 +118,7 @@ def call(browser, module, code, *arguments):
     ],
 )
 def test_pixels_are_those_of_pillow(page, rng, size, resize):
-    coarse = Image.fromarray(rng.integers(0, 256, (5, 7, 3), np.uint8))
-    pixels = np.asarray(coarse.resize(size, Image.Resampling.BICUBIC))
-    pixels = np.uint8(np.clip(pixels + rng.integers(-40, 40, pixels.shape), 0, 255))
-    image = Image.fromarray(pixels)
+    image = Image.fromarray(rough_pixels(rng, size))
     rgba = base64.b64encode(image.convert("RGBA").tobytes()).decode()
     code = (
         "const data = Uint8ClampedArray.from(atob(a[0]), (c) => c.charCodeAt(0));"
@@ -310,7 +282,7 @@ def test_a_file_that_is_no_photo_gets_one_line_and_the_next_photo_a_caption(
 def test_a_site_without_the_models_prints_one_line(browser, tmp_path):
     write_page(tmp_path / "captioner")
     with serving(tmp_path) as address:
-        browser.get(address)
+        browser.get(f"{address}/captioner/index.html")
         error = caption_of(browser, ROOT / "docs" / "images" / "sheep.jpg")
     assert error.startswith("This copy of the site was built without")
 

@@ -1,17 +1,11 @@
-"""Share one compiled pipeline and one folder of photos among all tests."""
+"""Share one folder of photos among all tests, and run the verb ``caption``."""
 
 from functools import partial
 
 import pytest
 from PIL import Image
 from shell import exit_code
-from tiny_pipeline import photo_bytes, photo_image, tiny_pipeline
-
-
-@pytest.fixture(scope="session")
-def pipeline():
-    """The shared pipeline; no test may change it."""
-    return tiny_pipeline()
+from tiny_pipeline import photo_bytes, photo_image
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,10 @@
 import json
 
 import numpy as np
+import oracle
 import pytest
+from checks import mean_of_reads
+from tiny_captioner import END, START, outputs_of
 from tiny_pipeline import DECODING
 
 import show_attend_tell as sat
@@ -42,26 +45,22 @@ def test_an_ensemble_captions_a_photo_by_the_mean_of_models_and_views(
     caption = ensemble.caption(photo)
     assert ensemble.file == (pipeline.file, other)
     square = ensemble.encoder.preprocess(load_photo(photo))
-    views = [pipeline.encoder.encode(one[None]) for one in (square, square[:, ::-1])]
+    views = pipeline.encoder.encode(np.stack([square, square[:, ::-1]]))
     tokens = pipeline.captioner.vocabulary.encode(caption.words)
-    inputs = np.array([[1, *tokens]], np.int32)
-    members = [pipeline.captioner, sat.load(other).captioner]
-    p = np.zeros(len(inputs[0]))
-    rows, columns = pipeline.captioner.grid
-    alpha = np.zeros((len(tokens), rows, columns))
-    finished = len(tokens) < DECODING["max_words"]
-    targets = [*tokens, 2] if finished else tokens
-    for member in members:
+    targets = [*tokens, END][: DECODING["max_words"]]
+    T, (rows, columns) = len(targets), pipeline.captioner.grid
+    reads = []
+    for member in (pipeline.captioner, sat.load(other).captioner):
         for flipped, view in enumerate(views):
-            out = member({"annotations": view, "tokens": inputs})
-            logits = np.asarray(out["logits"][0], float)
-            word = np.exp(logits - np.logaddexp.reduce(logits, -1, keepdims=True))
-            p[: len(targets)] += [word[t, k] / 4 for t, k in enumerate(targets)]
-            own = np.asarray(out["alpha"][0][: len(tokens)])
-            own = own.reshape(-1, rows, columns)
-            alpha += (own[..., ::-1] if flipped else own) / 4
-    expected = np.log(p[: len(targets)]).sum()
-    assert caption.log_prob == pytest.approx(expected, rel=1e-4)
+            read = outputs_of(member, view[None], np.array([[START, *tokens]]))
+            read = {name: np.array(values[0, :T]) for name, values in read.items()}
+            alpha = read["alpha"].reshape(T, rows, columns)
+            read["alpha"] = alpha[..., ::-1] if flipped else alpha
+            reads.append(read)
+    expected = mean_of_reads(reads)
+    log_p = oracle.log_likelihood(expected["logits"], targets)
+    assert caption.log_prob == pytest.approx(log_p, rel=1e-4)
+    alpha = expected["alpha"][: len(tokens)]
     np.testing.assert_allclose(caption.attention, alpha, rtol=1e-3, atol=1e-5)
 
 

@@ -6,12 +6,13 @@ import json
 import os
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
-import numpy as np
 import pytest
 from full_disk import files_of_at_most
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refused
 
 from show_attend_tell.inference.batch import write_gallery
 from show_attend_tell.inference.journal import (
@@ -22,32 +23,16 @@ from show_attend_tell.inference.journal import (
     require_replaceable,
     write_table,
 )
-from show_attend_tell.inference.result import Caption, Failure
+from show_attend_tell.inference.result import Failure
 from show_attend_tell.runtime.errors import OutputFileError
 
 MADE_BY = "model.keras 0123456789ab, beam 3"
 NAMES = ["a b.jpg", "été.jpg", 'say "hi", twice.jpg', "two\nlines.jpg", "\udcff.jpg"]
 
 
-def caption(path, text="a red circle"):
-    nothing = np.zeros((0,))
-    arrays = dict.fromkeys(
-        ("word_log_probs", "attention", "beta", "square", "view"), nothing
-    )
-    return Caption(
-        path=Path(path),
-        text=text,
-        words=tuple(text.split()),
-        log_prob=-2.5,
-        score=-1.25,
-        end_log_prob=None,
-        alternatives=(),
-        **arrays,
-    )
-
-
 def row(path, made_by=MADE_BY):
-    return caption_row(caption(path), made_by)
+    caption = {"path": path, "text": "a red circle", "log_prob": -2.5, "score": -1.25}
+    return caption_row(SimpleNamespace(**caption, confidence=None), made_by)
 
 
 def row_text(**values):
@@ -138,9 +123,8 @@ def test_rows_come_back_as_they_were_appended_and_other_programs_read_them(path)
 )
 def test_a_file_of_something_else_is_refused_and_left_as_it_is(path, content):
     path.write_text(content)
-    with pytest.raises(OutputFileError, match="name another file") as caught:
+    with refused(OutputFileError, "name another file") as caught:
         Journal(path, MADE_BY)
-    assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 1000
     assert path.read_text() == content
 

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
+from refusals import refused
 
 from show_attend_tell.inference.xmp import MAX_BYTES, XmpPacket
 from show_attend_tell.runtime.errors import MetadataError
@@ -144,9 +145,8 @@ LAUGHS = (
 )
 def test_entities_and_document_types_are_refused(encoding, prefix, elements):
     text = packet(elements).decode().partition("?>")[2]
-    with pytest.raises(MetadataError) as caught:
+    with refused(MetadataError) as caught:
         XmpPacket((prefix + text).encode(encoding))
-    assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 200
 
 
@@ -164,9 +164,8 @@ def test_entities_and_document_types_are_refused(encoding, prefix, elements):
     ],
 )
 def test_other_content_is_refused_in_one_line(content):
-    with pytest.raises(MetadataError) as caught:
+    with refused(MetadataError):
         XmpPacket(content)
-    assert "\n" not in str(caught.value)
 
 
 @given(st.text(st.characters(codec="utf-8")), st.text(st.characters(codec="utf-8")))

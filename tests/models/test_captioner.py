@@ -7,6 +7,7 @@ import tiny_captioner as tiny
 import tiny_transformer
 from checks import assert_same_outputs
 from tiny_captioner import MODES, B, D, K, L, T, arrays
+from tiny_transformer import EVERY_VARIANT
 
 
 @pytest.mark.parametrize("decoder", [tiny, tiny_transformer])
@@ -19,11 +20,10 @@ def test_call_recomputes_the_paper_in_every_mode(rng, batch, decoder, mode):
 
 
 @pytest.mark.parametrize(
-    ("decoder", "variant"),
-    [(one, name) for one in (tiny, tiny_transformer) for name in one.VARIANTS],
+    ("decoder", "changes"), EVERY_VARIANT.values(), ids=EVERY_VARIANT
 )
-def test_call_recomputes_every_variant(rng, batch, decoder, variant):
-    model = decoder.build(rng, **decoder.VARIANTS[variant])
+def test_call_recomputes_every_variant(rng, batch, decoder, changes):
+    model = decoder.build(rng, **changes)
     found = tiny.outputs_of(model, *batch[:2])
     assert_same_outputs(found, decoder.expected(model, *batch[:2]))
 

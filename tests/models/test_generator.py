@@ -7,7 +7,7 @@ import pytest
 import tiny_captioner as tiny
 from checks import assert_hypotheses_are_read, mean_of_reads
 from refusals import refused
-from tiny_captioner import GRID
+from tiny_captioner import mirrored
 
 from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.data.encoder_identity import PACKAGED_DIGEST, ROUNDED_DIGEST
@@ -35,12 +35,6 @@ def members():
 @pytest.fixture(scope="module")
 def photos():
     return tiny.photos(np.random.default_rng(5), 4)
-
-
-def mirrored(photos):
-    """Return photos and mirror images, (N, 2, L, D)."""
-    grid = photos.reshape(len(photos), *GRID, -1)
-    return np.stack([photos, grid[:, :, ::-1].reshape(photos.shape)], axis=1)
 
 
 def test_words_and_attention_are_the_means_of_the_members(members, photos):

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import tiny_captioner as tiny
 import tiny_transformer
-from tiny_captioner import GRID, L
+from tiny_captioner import L
+from tiny_transformer import EVERY_VARIANT
 
 from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.deployment.exports.half_precision import save_half
@@ -14,16 +15,8 @@ from show_attend_tell.reference import captioner as reference
 from show_attend_tell.reference.model_file import read_captioner
 from show_attend_tell.runtime.errors import CaptionError, ConfigError
 
-VARIANTS = {
-    **{f"lstm, {name}": (tiny, changes) for name, changes in tiny.VARIANTS.items()},
-    **{
-        f"transformer, {name}": (tiny_transformer, changes)
-        for name, changes in tiny_transformer.VARIANTS.items()
-    },
-    "transformer, the mean annotation": (
-        *(tiny_transformer, {"model": {"attention": "mean"}}),
-    ),
-}
+MEAN = {"model": {"attention": "mean"}}
+VARIANTS = EVERY_VARIANT | {"transformer, the mean": (tiny_transformer, MEAN)}
 METHODS = {
     "beam": {"beam": 3, "length_normalisation": 0.7},
     "greedy": {"method": "greedy"},
@@ -96,9 +89,7 @@ def test_every_method_returns_the_hypotheses_of_keras(
 def test_an_ensemble_of_mirrored_photos_is_that_of_keras(pair, photos, tmp_path):
     other = tiny_transformer.build(np.random.default_rng(2), spread=1.0)
     _, own = both(other, tmp_path)
-    grid = photos.reshape(4, *GRID, -1)
-    views = np.stack([photos, grid[:, :, ::-1].reshape(photos.shape)], axis=1)
-    decoding = DecodingSettings(**DECODING, beam=3)
+    views, decoding = tiny.mirrored(photos), DecodingSettings(**DECODING, beam=3)
     generator = reference.Generator([pair[1], own], mirror=True)
     regions = np.random.default_rng(3).random((4, L)).astype("f4")
     found = generator.generate(views, decoding, regions=regions)

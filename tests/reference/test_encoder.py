@@ -4,16 +4,13 @@ import keras
 import numpy as np
 import pytest
 from keras import layers
+from random_weights import normal
 
 from show_attend_tell.config.captioner import EncoderSettings
 from show_attend_tell.models.encoder.network import Encoder
 from show_attend_tell.models.encoder.scene_net import WEIGHTS, build_scene_net
 from show_attend_tell.reference import encoder
 from show_attend_tell.runtime.errors import EncoderError
-
-
-def normal(rng, *shape):
-    return rng.standard_normal(shape).astype(np.float32)
 
 
 @pytest.mark.parametrize("side", [(14, 14), (7, 10), (1, 5), (11, 104)])

@@ -2,11 +2,12 @@
 
 import os
 import platform
-import subprocess
 import sys
 from types import SimpleNamespace
 
 import pytest
+from new_process import python
+from refusals import refused
 
 from show_attend_tell.runtime import tensorflow_startup
 from show_attend_tell.runtime.errors import BackendError
@@ -48,9 +49,7 @@ print(tf.matmul(half, half).numpy().item())
 
 
 def test_tensorflow_writes_nothing_at_the_first_float16_operation():
-    command = [sys.executable, "-c", HALF]
-    environment = {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    done = python("-c", HALF, quiet=False)
     assert (done.stdout, done.stderr) == ("1.0\n", "")
 
 
@@ -70,8 +69,7 @@ print(faults() - first)
     platform.libc_ver()[0] != "glibc", reason="the C library is not glibc"
 )
 def test_freed_memory_is_used_again():
-    command = [sys.executable, "-c", PAGES]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = python("-c", PAGES)
     assert int(done.stdout) < 1000, done.stderr
 
 
@@ -97,6 +95,5 @@ def test_another_backend_of_keras_is_refused(monkeypatch):
 
 def test_a_backend_that_cannot_be_imported_is_refused_in_one_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "keras", None)
-    with pytest.raises(BackendError, match="keras is not installed") as caught:
+    with refused(BackendError, "keras is not installed"):
         tensorflow_startup.start_keras()
-    assert "\n" not in str(caught.value)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from keras import ops
+from random_weights import randomised
 
 from show_attend_tell.config.siblings import ClassifierSettings
 from show_attend_tell.siblings.classifier import PictureClassifier
@@ -40,8 +41,7 @@ def expected(model, image):
 )
 def test_logits_loss_and_error_equal_the_equations(rng, changes):
     model = PictureClassifier(ClassifierSettings(**changes), SIDE, CLASSES)
-    for weight in model.trainable_weights:
-        weight.assign(0.2 * rng.standard_normal(weight.shape))
+    randomised(model, rng, 0.2)
     images = rng.random((6, SIDE, SIDE), np.float32)
     labels = rng.integers(0, CLASSES, 6).astype("int32")
     outputs = model(ops.convert_to_tensor(images))

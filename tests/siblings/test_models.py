@@ -1,24 +1,21 @@
 """Model files of digits and words: smaller files, damaged files, and the package's."""
 
-import io
 import json
-import zipfile
 
-import h5py
 import keras
 import made_up_digits
-import made_up_reading
 import numpy as np
 import pytest
 import tiny_draw as tiny_drawing
 import tiny_ram as tiny_glimpses
+import tiny_reader
 from checks import assert_equal_leaves
 from PIL import Image
+from random_weights import randomised
 from refusals import refused
 from tiny_digits import drawing_bytes, tiny_draw, tiny_ram
-from tiny_page_reader import random_reader
-from tiny_reader import VARIANTS, drawn_crop, drawn_words
-from zip_members import replace_members
+from tiny_reader import VARIANTS, drawn_crop, drawn_words, random_reader
+from zip_members import hdf5, replace_members, unzipped, zipped
 
 from show_attend_tell.cli import main as cli
 from show_attend_tell.config.siblings import ClassifierSettings, DrawReaderSettings
@@ -37,23 +34,16 @@ from show_attend_tell.siblings.words.model import Reader
 MOST_BYTES = 5_000_000  # of a file in the package
 
 
-def randomised(model):
-    rng = np.random.default_rng(1)
-    for weight in model.trainable_weights:
-        weight.assign(0.4 * rng.standard_normal(weight.shape))
-    return model
-
-
 IMAGES = np.random.default_rng(0).random((3, 12, 12), np.float32)
 MODELS = {
     "RAM": lambda rng: tiny_glimpses.build(rng, core="lstm"),
     "DRAW": lambda rng: tiny_drawing.build(rng, 12, 12),
     "DRAW without attention": lambda rng: tiny_drawing.build(rng, 12, 12, attention=0),
     "windows": lambda rng: randomised(
-        WindowClassifier(DrawReaderSettings(3, 3, 6), 12)
+        WindowClassifier(DrawReaderSettings(3, 3, 6), 12), rng
     ),
     "a convolution": lambda rng: randomised(
-        PictureClassifier(ClassifierSettings("convolution", (5,)), 12)
+        PictureClassifier(ClassifierSettings("convolution", (5,)), 12), rng
     ),
 }
 MODELS |= {
@@ -136,8 +126,7 @@ def test_smaller_files_compute_nearly_the_same(sources, tmp_path, form, share, e
 def test_a_damaged_or_absent_file_is_one_line(tmp_path, task, content, message):
     path = tmp_path / "model.keras"
     if content is not None:
-        with zipfile.ZipFile(path, "w") as archive:
-            archive.writestr("config.json", json.dumps(content))
+        path.write_bytes(zipped({"config.json": json.dumps(content)}))
     with refused(ModelFileError, message):
         load_model(path, task)
 
@@ -155,7 +144,7 @@ def test_a_model_of_another_task_is_refused(sources):
         (made_up_digits.experiment, {"draw": {"read": 7}}),
         (made_up_digits.experiment, {"data": {"canvas": 40}}),
         (made_up_digits.drawing_experiment, {"draw": {"read": 4}}),
-        (made_up_reading.experiment, {"reader": {"width": 17}}),
+        (tiny_reader.experiment, {"reader": {"width": 17}}),
     ],
 )
 def test_a_model_of_other_settings_is_refused(tmp_path, experiment, changes):
@@ -180,8 +169,7 @@ def test_settings_are_verified_before_a_model_is_built(
 ):
     monkeypatch.setattr(model_file, "_FEW_WEIGHTS", 10**7)
     source, path = sources / "ram_mnist.keras", tmp_path / "model.keras"
-    with zipfile.ZipFile(source) as archive:
-        config = json.loads(archive.read("config.json"))
+    config = json.loads(unzipped(source.read_bytes())["config.json"])
     config["config"]["settings"][key] = value
     replace_members(source, {"config.json": json.dumps(config)}, path)
     with refused(ModelFileError, fault):
@@ -199,11 +187,8 @@ def test_arrays_of_another_file_and_nan_are_refused(sources, tmp_path):
         file["act/vars/0"][0, 0] = np.nan
 
     for change, fault in ((external, "cannot be read"), (nan, "act/vars/0.*lower")):
-        with zipfile.ZipFile(source) as archive:
-            buffer = io.BytesIO(archive.read("model.weights.h5"))
-        with h5py.File(buffer, "r+") as file:
-            change(file)
-        replace_members(source, {"model.weights.h5": buffer.getvalue()}, path)
+        weights = hdf5(change, unzipped(source.read_bytes())["model.weights.h5"])
+        replace_members(source, {"model.weights.h5": weights}, path)
         with refused(ModelFileError, fault):
             load_model(path, "classify")
 

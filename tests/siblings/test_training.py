@@ -4,19 +4,20 @@ import functools
 import itertools
 import json
 import math
+from collections.abc import Callable
+from typing import NamedTuple
 
 import keras
 import made_up_digits
-import made_up_reading
 import numpy as np
 import pytest
 import tensorflow as tf
+import tiny_reader
 from checks import assert_equal_leaves
 from made_up_digits import digits
 from PIL import Image
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tiny_reader import drawn_words
-from tiny_siblings import SIBLINGS
 from tiny_training import assert_resumes
 
 from show_attend_tell.config.runs import CHECKPOINT, MODEL, SETTINGS
@@ -29,12 +30,15 @@ from show_attend_tell.runtime.errors import (
     WordsError,
 )
 from show_attend_tell.siblings import training as shared
+from show_attend_tell.siblings.draw import evaluation as drawing
+from show_attend_tell.siblings.draw import training as draw
 from show_attend_tell.siblings.draw.bound import Measurer
 from show_attend_tell.siblings.draw.model import Draw
 from show_attend_tell.siblings.evaluation import open_digits
 from show_attend_tell.siblings.models import build_model
 from show_attend_tell.siblings.ram import evaluation as classification
 from show_attend_tell.siblings.ram import prediction
+from show_attend_tell.siblings.ram import training as ram
 from show_attend_tell.siblings.ram.model import PlaceNoise, RecurrentAttention
 from show_attend_tell.siblings.ram.prediction import Predictor
 from show_attend_tell.siblings.words import evaluation as reading
@@ -42,6 +46,60 @@ from show_attend_tell.siblings.words import training as words
 from show_attend_tell.siblings.words.generation import Lexicon
 from show_attend_tell.training import tensorboard_log
 
+
+class Sibling(NamedTuple):
+    """A model, and what its training of a few updates shows.
+
+    ``images`` are tags of figures in TensorBoard.
+    """
+
+    task: type
+    train: Callable
+    evaluate: Callable
+    experiment: Callable
+    settings: dict
+    steps: int  # updates in the training
+    scores: tuple[str, ...]  # of a validation, the metric first
+    terms: tuple[str, ...]  # of an update
+    images: tuple[str, ...]
+
+
+SIBLINGS = {
+    "ram": Sibling(
+        ram.ClassificationTask,
+        ram.train,
+        classification.evaluate,
+        made_up_digits.experiment,
+        {"epochs": 40, "learning_rate": 0.01, "validate_every": 120},
+        steps=40 * 6,
+        scores=("accuracy", "error", "error_sampled"),
+        terms=("loss", "cross_entropy", "error", "reward", "baseline_error")
+        + ("reinforce", "mean_size", "mean_far", "spread_1", "spread_2"),
+        images=("glimpses",),
+    ),
+    "draw": Sibling(
+        draw.GenerationTask,
+        draw.train,
+        drawing.evaluate,
+        made_up_digits.drawing_experiment,
+        {"epochs": 10, "validate_every": 30},
+        steps=10 * 6,
+        scores=("bound", "reconstruction", "divergence"),
+        terms=("loss", "reconstruction", "divergence", "divergence_1", "divergence_2"),
+        images=("canvas", "samples"),
+    ),
+    "words": Sibling(
+        words.ReadTask,
+        words.train,
+        reading.evaluate,
+        tiny_reader.experiment,
+        {},
+        steps=2 * 5,
+        scores=("word_accuracy", "character_accuracy", "similarity"),
+        terms=("loss", "word_loss", "character_loss"),
+        images=("word/0",),
+    ),
+}
 EVERY_SIBLING = pytest.mark.parametrize("name", SIBLINGS)
 
 
@@ -56,7 +114,7 @@ def uncompiled():
 @pytest.fixture(scope="module")
 def work(tmp_path_factory):
     """A prepared folder of words and of digits: 48, 16 and 20 of the three splits."""
-    work = made_up_reading.prepare_words(tmp_path_factory.mktemp("work"))
+    work = tiny_reader.prepare_words(tmp_path_factory.mktemp("work"))
     return made_up_digits.prepare(work, test=20)
 
 
@@ -300,7 +358,7 @@ def test_the_split_and_the_way_to_measure_are_chosen(runs, work, tmp_path):
         assert (split, len(chosen.labels)) == ("val", 16)
         with pytest.raises(DigitsError, match="has no test digits"):
             open_digits(experiment, tmp_path, "test")
-    arguments = made_up_reading.experiment(), work, runs("words").folder.parent
+    arguments = tiny_reader.experiment(), work, runs("words").folder.parent
     with pytest.raises(WordsError, match="'train' or 'val'"):
         reading.evaluate(*arguments, split="test")
     options = {"beam": 2, "lexicon": Lexicon(drawn_words(12, 6, 1)[1])}

@@ -1,6 +1,8 @@
 """A headless Chromium for tests of pages."""
 
 import contextlib
+import json
+import re
 import shutil
 import time
 from importlib.util import find_spec
@@ -51,6 +53,12 @@ def browser(downloads=None, offline=True):
                 "Network.emulateNetworkConditions", {"offline": True, **limits}
             )
         yield started
+
+
+def photos_in(page: str) -> list[dict]:
+    """Return what a page of attention holds of each photo."""
+    pattern = r'<script type="application/json" class="photo">(.*?)</script>'
+    return [json.loads(found) for found in re.findall(pattern, page, re.DOTALL)]
 
 
 def shown_as(driver, width=1280, height=900, dark=False, motion=False, touch=False):
@@ -110,6 +118,13 @@ def places_on(driver, name, *points):
         name,
     )
     return [(left + x * width, top + y * height) for x, y in points]
+
+
+def upload(driver, name, path, content=None):
+    """Give a file to an element of the page; write it first if given its content."""
+    if content is not None:
+        path.write_bytes(content)
+    driver.find_element("id", name).send_keys(str(path))
 
 
 def draw_by_mouse(driver, name, *points):

@@ -1,7 +1,6 @@
 """Fonts, words and archives of crops for tests that need no installed fonts."""
 
 import io
-import zipfile
 from pathlib import Path
 
 import matplotlib
@@ -58,11 +57,3 @@ def crop_files(split="train", count=10, per_photo=2):
         lines.append(f"{stem}.png Word{number}")
         files[f"{stem}.jpg"] = crop_bytes(10 * number)
     return {f"{split}.tags": "\n".join(lines).encode(), **files}
-
-
-def write_archive(path, files):
-    """Write a zip archive."""
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, content in files.items():
-            archive.writestr(name, content)
-    return path

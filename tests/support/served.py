@@ -5,11 +5,19 @@ import threading
 import time
 from unittest import mock
 
+import requests
 from tiny_pipeline import photo_bytes
 
 from show_attend_tell.deployment.server import uploads
 from show_attend_tell.deployment.server.app import create_app
 from show_attend_tell.deployment.server.serve import server_of, take_port
+
+
+def post(address, service="caption", content=None, name="p.png", headers=None, **form):
+    """Post a file, by default a photo, and the fields of a form to a service."""
+    files = {"photo": (name, photo_bytes() if content is None else content)}
+    url = f"{address}/{service}"
+    return requests.post(url, files=files, headers=headers, data=form, timeout=60)
 
 
 @contextlib.contextmanager

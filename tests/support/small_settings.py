@@ -1,6 +1,8 @@
 """Small settings of each task, and the message that refuses wrong ones."""
 
-import pytest
+import functools
+
+from refusals import refusal
 
 from show_attend_tell.config.settings import experiment_from_dict
 from show_attend_tell.runtime.errors import ConfigError
@@ -47,12 +49,7 @@ def changed(values, table, **keys):
     return {**values, table: {**values[table], **keys}}
 
 
-def line_of(read, *arguments):
-    """Return the line that refuses what is read."""
-    with pytest.raises(ConfigError) as caught:
-        read(*arguments)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+line_of = functools.partial(refusal, ConfigError)
 
 
 def message_of(values):

@@ -2,6 +2,7 @@
 
 import keras
 import numpy as np
+from random_weights import randomised
 
 from show_attend_tell.config.settings import DecodingSettings, ModelSettings
 from show_attend_tell.models.captioner import Captioner
@@ -33,10 +34,7 @@ def settings(**changes):
 def build(rng, arguments=None, spread=0.5, **changes):
     """Return a tiny captioner whose every weight, biases too, is random."""
     arguments = {"annotation_width": D, "grid": GRID, **(arguments or {})}
-    model = Captioner(WORDS, settings(**changes), **arguments)
-    for weight in model.trainable_weights:
-        weight.assign(spread * rng.standard_normal(weight.shape))
-    return model
+    return randomised(Captioner(WORDS, settings(**changes), **arguments), rng, spread)
 
 
 def weights(model):
@@ -47,6 +45,12 @@ def weights(model):
 def photos(rng, count=B):
     """Return annotations (count, L, D), float16 as stored."""
     return rng.standard_normal((count, L, D)).astype(np.float16)
+
+
+def mirrored(photos):
+    """Return photos and mirror images, (N, 2, L, D)."""
+    grid = photos.reshape(len(photos), *GRID, -1)
+    return np.stack([photos, grid[:, :, ::-1].reshape(photos.shape)], axis=1)
 
 
 def captions(rng, lengths=LENGTHS, steps=T):

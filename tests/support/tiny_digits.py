@@ -5,6 +5,7 @@ import io
 
 import numpy as np
 from PIL import Image, ImageDraw
+from random_weights import randomised
 
 from show_attend_tell.config.siblings import DrawSettings, GlimpseSettings
 from show_attend_tell.deployment.server.sibling_models import DigitModels
@@ -18,19 +19,14 @@ def tiny_ram():
     """Return a classifier of three glimpses whose answers differ."""
     widths = {"width": 16, "glimpse_width": 8, "location_width": 8}
     settings = GlimpseSettings(patch=8, scales=2, glimpses=GLIMPSES, **widths)
-    return _random(RecurrentAttention(settings, 28))
+    rng = np.random.default_rng(1)
+    return randomised(RecurrentAttention(settings, 28), rng, 0.3)
 
 
 def tiny_draw():
     """Return a model that draws in four steps."""
-    return _random(Draw(DrawSettings(steps=STEPS, latent=6, width=12), 28, 28))
-
-
-def _random(model):
-    rng = np.random.default_rng(1)
-    for weight in model.trainable_weights:
-        weight.assign(0.3 * rng.standard_normal(weight.shape))
-    return model
+    settings = DrawSettings(steps=STEPS, latent=6, width=12)
+    return randomised(Draw(settings, 28, 28), np.random.default_rng(1), 0.3)
 
 
 @functools.cache

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 from oracle import lstm_update, sigmoid
+from random_weights import randomised
 
 from show_attend_tell.config.siblings import DrawSettings
 from show_attend_tell.siblings.draw.model import Draw
@@ -21,10 +22,7 @@ def settings(**changes):
 
 def build(rng, height=H, width=W, spread=0.4, **changes):
     """Return a model whose every weight, biases too, is random."""
-    model = Draw(settings(**changes), height, width)
-    for weight in model.trainable_weights:
-        weight.assign(spread * rng.standard_normal(weight.shape))
-    return model
+    return randomised(Draw(settings(**changes), height, width), rng, spread)
 
 
 def batch(rng, model, rows=B):

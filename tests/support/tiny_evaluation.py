@@ -8,6 +8,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import tiny_run
+from random_weights import randomised
 
 from show_attend_tell.data.vocabulary import Vocabulary
 from show_attend_tell.evaluation.evaluate import evaluate
@@ -62,9 +63,7 @@ def make_place(root: Path) -> Place:
         encoder_identity=IDENTITY,
         seed=3,
     )
-    rng = np.random.default_rng(2)
-    for weight in model.trainable_weights:
-        weight.assign(1.5 * rng.standard_normal(weight.shape))
+    randomised(model, np.random.default_rng(2), 1.5)
     place.run.mkdir(parents=True)
     model.save(place.run / "model.keras")
     return place

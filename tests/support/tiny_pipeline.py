@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 from PIL import Image
+from random_weights import randomised
 
 from show_attend_tell.config.settings import (
     EncoderSettings,
@@ -41,10 +42,7 @@ def make_captioner(
         transformer=TransformerSettings(2, 8, 2, 16, 0.0, tie_output=False),
     )
     model.set_annotation_scale(1 / 60)
-    rng = np.random.default_rng(1)
-    for variable in model.trainable_variables:
-        variable.assign(rng.normal(0, 0.7, variable.shape))
-    return model
+    return randomised(model, np.random.default_rng(1), 0.7)
 
 
 @functools.cache
@@ -74,6 +72,27 @@ def photo_image(seed=1, size=(96, 72)) -> Image.Image:
     """Return a photo of large random tiles."""
     pixels = np.random.default_rng(seed).integers(0, 256, (5, 7, 3), np.uint8)
     return Image.fromarray(pixels).resize(size, Image.Resampling.NEAREST)
+
+
+def write_photos(folder, names, side, broken, absent=None):
+    """Write photos of several sizes, one of them damaged, and leave one out."""
+    folder.mkdir(parents=True)
+    rng = np.random.default_rng(8)
+    for number, name in enumerate(names):
+        pixels = rng.integers(0, 256, (5, 7 + number % 3, 3), np.uint8)
+        image = Image.fromarray(pixels).resize(
+            (side, side + number % 50), Image.Resampling.NEAREST
+        )
+        if name not in (broken, absent):
+            image.save(folder / name)
+    (folder / broken).write_bytes(b"no photo")
+
+
+def rough_pixels(rng, size):
+    """Return pixels of soft tiles with noise, on which ways to resize differ."""
+    coarse = Image.fromarray(rng.integers(0, 256, (5, 7, 3), np.uint8))
+    pixels = np.asarray(coarse.resize(size, Image.Resampling.BICUBIC))
+    return np.uint8(np.clip(pixels + rng.integers(-40, 40, pixels.shape), 0, 255))
 
 
 def photo_bytes(seed=1, kind="PNG", size=(96, 72), **options) -> bytes:

@@ -5,6 +5,7 @@ import math
 import numpy as np
 from keras import ops
 from oracle import lstm_update
+from random_weights import randomised
 from tiny_captioner import gradient_function
 from tiny_draw import short
 
@@ -25,9 +26,7 @@ def settings(**changes):
 def build(rng, canvas=H, classes=CLASSES, spread=0.4, **changes):
     """Return a model whose every weight, biases too, is random."""
     model = RecurrentAttention(settings(**changes), canvas, classes)
-    for weight in model.trainable_weights:
-        weight.assign(spread * rng.standard_normal(weight.shape))
-    return model
+    return randomised(model, rng, spread)
 
 
 def batch(rng, rows=B, canvas=H, glimpses=T):

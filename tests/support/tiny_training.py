@@ -18,6 +18,14 @@ from show_attend_tell.training.tensorboard_log import TrainingLog
 from show_attend_tell.training.train import train
 
 STEPS = 3  # updates per epoch: 18 captions in batches of 8
+# Settings of other models and objectives.
+SIZES = {"layers": 1, "width": 8, "heads": 2, "hidden": 16, "dropout": 0.1}
+TRANSFORMER = {"model": {"decoder": "transformer"}, "transformer": SIZES}
+HARD = {
+    "model": {"attention": "hard"},
+    "hard": {"samples": 2, "drawn_per": "caption", "baseline_decay": 0.8},
+}
+REWARD = {"objective": "cider", "batch_size": 10, "hypotheses": 2}
 
 
 class QuickStep:
@@ -96,6 +104,10 @@ def train_first(work, folder, epochs):
     return folder
 
 
+def _interrupt():
+    raise KeyboardInterrupt
+
+
 def read_checkpoint(folder, name="tiny"):
     """Return the arrays and the position of a run's checkpoint."""
     with zipfile.ZipFile(folder / name / CHECKPOINT) as archive:
@@ -116,6 +128,18 @@ def assert_same_run(one, other, name="tiny"):
     models = [keras.saving.load_model(f / name / MODEL) for f in (one, other)]
     for ours, theirs in zip(models[0].weights, models[1].weights, strict=True):
         np.testing.assert_array_equal(ours, theirs)
+
+
+def interrupt_in_log(patch, step, stop=_interrupt):
+    """Call a function after update ``step`` was applied and counted."""
+    real_log = TrainingLog.log_update
+
+    def interrupted(self, number, *rest):
+        real_log(self, number, *rest)
+        if number == step:
+            stop()
+
+    patch.setattr(TrainingLog, "log_update", interrupted)
 
 
 def interrupt(patch, when):

@@ -1,5 +1,7 @@
 """Build a Transformer captioner small enough to recompute; sizes of tiny_captioner."""
 
+import sys
+
 import numpy as np
 import tiny_captioner as tiny
 
@@ -14,6 +16,14 @@ VARIANTS = {
     "encoder layers, post": {"encoder_layers": 1, "norm": "post"},
     "no positions, not tied": {"positions": "none", "tie_output": False},
     "one head": {"heads": 1, "layers": 1},
+}
+# Of both decoders: the module that builds the captioner, and the changes.
+EVERY_VARIANT = {
+    **{f"lstm, {name}": (tiny, changes) for name, changes in tiny.VARIANTS.items()},
+    **{
+        f"transformer, {name}": (sys.modules[__name__], changes)
+        for name, changes in VARIANTS.items()
+    },
 }
 
 

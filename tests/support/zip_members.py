@@ -1,7 +1,10 @@
-"""Archives as dicts of their members, such as damaged ones."""
+"""Archives as dicts of their members, such as damaged ones, and their members."""
 
 import io
 import zipfile
+
+import h5py
+import numpy as np
 
 
 def unzipped(content: bytes) -> dict[str, bytes]:
@@ -23,3 +26,18 @@ def replace_members(path, changes, target=None):
     """Write an archive again, at another path if given, with some contents replaced."""
     files = unzipped(path.read_bytes())
     (target or path).write_bytes(zipped({**files, **changes}))
+
+
+def npy(array) -> bytes:
+    """Return an array as a member of an archive, of objects too."""
+    buffer = io.BytesIO()
+    np.save(buffer, array, allow_pickle=True)
+    return buffer.getvalue()
+
+
+def hdf5(change, content: bytes = b"") -> bytes:
+    """Return the bytes of an HDF5 file after `change(file)`."""
+    buffer = io.BytesIO(content)
+    with h5py.File(buffer, "r+" if content else "w") as file:
+        change(file)
+    return buffer.getvalue()

@@ -4,7 +4,7 @@ import io
 import itertools
 import random
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import command_line
@@ -12,7 +12,7 @@ import h5py
 import mutations
 import numpy as np
 from tally import Tally
-from zip_members import unzipped, zipped
+from zip_members import npy, unzipped, zipped
 
 SECONDS = 60  # a case that takes longer counts as hanging
 _ODD_ATTRIBUTES = (
@@ -29,6 +29,19 @@ def line_damage(content: bytes, rng: random.Random) -> tuple[str, bytes]:
     at = rng.randrange(len(lines) - 1)
     what, lines[at] = mutations.json_changed(lines[at], rng)
     return f"line {at}: {what}", b"\n".join(lines)
+
+
+def cell_damage(
+    content: bytes, rng: random.Random, odd_values: Sequence[str] = mutations.ODD_VALUES
+) -> tuple[str, bytes]:
+    """Replace a cell of a table of comma-separated values."""
+    lines, odd = content.split(b"\n"), rng.choice(odd_values)
+    at = rng.randrange(len(lines) - 1)
+    cells = lines[at].split(b",")
+    column = rng.randrange(len(cells))
+    cells[column] = odd.encode("utf-8", "surrogatepass")
+    lines[at] = b",".join(cells)
+    return f"line {at}, column {column} = {odd[:40]!r}", b"\n".join(lines)
 
 
 def text_damage(content: bytes, rng: random.Random) -> tuple[str, bytes]:
@@ -65,9 +78,7 @@ def array_damage(content: bytes, rng: random.Random) -> tuple[str, bytes]:
         "dates": np.zeros(old.shape, "M8[s]"),
     }
     what = rng.choice(sorted(kinds))
-    buffer = io.BytesIO()
-    np.save(buffer, kinds[what], allow_pickle=True)
-    files[name] = buffer.getvalue()
+    files[name] = npy(kinds[what])
     return f"{name} of {what}", zipped(files)
 
 

@@ -12,6 +12,7 @@ import multiprocessing
 import os
 import resource
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -211,6 +212,8 @@ def special_entries(
     """
     yield f"a FIFO named {name}", lambda folder: os.mkfifo(folder / name)
     yield f"a folder named {name}", lambda folder: (folder / name).mkdir()
+    socket = stat.S_IFSOCK | 0o600
+    yield f"a socket named {name}", lambda folder: os.mknod(folder / name, socket)
     targets = {
         "itself": name,
         "nothing": "absent.jpg",

@@ -14,7 +14,7 @@ import h5py
 import hdf5plugin
 import numpy as np
 from mutations import zip_of_zeros
-from zip_members import unzipped, zipped
+from zip_members import hdf5, unzipped, zipped
 
 CONFIG, WEIGHTS = "config.json", "model.weights.h5"
 
@@ -231,13 +231,13 @@ def _places(data: bytearray, value: bytes) -> list[int]:
 
 def _legacy(canaries: Canaries) -> bytes:
     config = dict(keras_objects(canaries))["Lambda"]
-    layers = {"name": "x", "layers": [config]}
-    buffer = io.BytesIO()
-    with h5py.File(buffer, "w") as file:
-        model = {"class_name": "Sequential", "config": layers}
+    model = {"class_name": "Sequential", "config": {"name": "x", "layers": [config]}}
+
+    def write(file):
         file.attrs["model_config"] = json.dumps(model)
         file.create_group("model_weights")
-    return buffer.getvalue()
+
+    return hdf5(write)
 
 
 def hostile_models(model: bytes, canaries: Canaries) -> Iterator[tuple[str, bytes]]:
@@ -263,9 +263,6 @@ def hostile_models(model: bytes, canaries: Canaries) -> Iterator[tuple[str, byte
             content = json.dumps(changed).encode()
             yield what, zipped(members | {CONFIG: content})
     for what, change in changed_weights(canaries):
-        buffer = io.BytesIO(members[WEIGHTS])
-        with h5py.File(buffer, "r+") as file:
-            change(file)
-        content = members | {WEIGHTS: buffer.getvalue()}
+        content = members | {WEIGHTS: hdf5(change, members[WEIGHTS])}
         yield what, zipped(content, zipfile.ZIP_DEFLATED)
     yield from archives(members, canaries)

@@ -28,7 +28,7 @@ _EPS = b"""%!PS-Adobe-3.0 EPSF-3.0
 %%EOF
 """
 # Files of other kinds under the name of a photo.
-_OTHERS = {
+OTHERS = {
     "empty": b"",
     "one byte": b"\xff",
     "text": b"no photo at all\n" * 50,
@@ -132,7 +132,7 @@ def many_scans(side: int, scans: int) -> bytes:
     return jpeg[:start] + jpeg[start:end] * scans + jpeg[end:]
 
 
-def _exif() -> Iterator[bytes]:
+def exif_blocks() -> Iterator[bytes]:
     """Yield EXIF blocks that are junk, cut, circular, or of wrong types."""
     good = Image.Exif()
     good[0x0112] = 6
@@ -169,7 +169,7 @@ def whole_but_unusual() -> Iterator[tuple[str, bytes]]:
             buffer = io.BytesIO()
             image.save(buffer, form)
             yield f"mode-{mode.replace(';', '-')}.{suffix}", buffer.getvalue()
-    for number, exif in enumerate(_exif()):
+    for number, exif in enumerate(exif_blocks()):
         for form in ("JPEG", "PNG", "WEBP"):
             content = photo_bytes(number, form, exif=exif) if exif else photo_bytes(2)
             suffix = FORMATS[form] if exif else "jpg"
@@ -215,7 +215,7 @@ def damaged(count: int, seed: int = 3) -> Iterator[tuple[str, bytes]]:
     """
     yield from bombs().items()
     yield "scans.jpg", many_scans(6000, 3000)
-    for number, (what, content) in enumerate(_OTHERS.items()):
+    for number, (what, content) in enumerate(OTHERS.items()):
         suffix = list(FORMATS.values())[number % 6]
         yield f"{what.replace(' ', '-')}.{suffix}", content
         yield f"{what.replace(' ', '-')}-2.jpg", content

@@ -91,20 +91,52 @@ class Server:
         return self.request("POST", path, body, kind | (headers or {}))
 
 
+def ollama_body(*photos, **fields):
+    """Return a body of Ollama's protocol; its photos are base64."""
+    return {"model": "tiny", "prompt": "Why?", "images": list(photos), **fields}
+
+
+def chat_body(*photos, **fields):
+    """Return a body of Ollama's chat; its photos are base64."""
+    message = {"role": "user", "content": "Why?", "images": list(photos)}
+    return {"model": "tiny", "messages": [message], **fields}
+
+
+def completion_body(*photos, **fields):
+    """Return a body of OpenAI's chat; its photos are URLs."""
+    parts = [{"type": "image_url", "image_url": {"url": photo}} for photo in photos]
+    content = [{"type": "text", "text": "Why?"}, *parts]
+    message = {"role": "user", "content": content}
+    return {"model": "tiny", "messages": [message], **fields}
+
+
+def said(role, *content):
+    """Return a message in OpenAI's responses."""
+    return {"role": role, "type": "message", "content": list(content)}
+
+
+def response_body(*photos, **fields):
+    """Return a body of OpenAI's responses; its photos are URLs."""
+    parts = [{"type": "input_image", "image_url": photo} for photo in photos]
+    message = said("user", {"type": "input_text", "text": "Why?"}, *parts)
+    return {"model": "tiny", "input": [message], **fields}
+
+
+BODIES = {
+    "/api/generate": ollama_body,
+    "/api/chat": chat_body,
+    "/v1/chat/completions": completion_body,
+    "/v1/responses": response_body,
+}
+
+
 def queries(photo: bytes, model: str) -> dict[str, bytes]:
     """Return the bodies that ask Ollama and OpenAI for a photo's caption, by path."""
     text = base64.b64encode(photo).decode()
     url = f"data:image/jpeg;base64,{text}"
-    message = {"content": [{"type": "image_url", "image_url": {"url": url}}]}
-    bodies = {
-        "/api/generate": {"images": [text]},
-        "/api/chat": {"messages": [{"images": [text]}]},
-        "/v1/chat/completions": {"messages": [message]},
-        "/v1/responses": {"input": [{"content": [{"image_url": url}]}]},
-    }
     return {
-        path: json.dumps({"model": model, **body}).encode()
-        for path, body in bodies.items()
+        path: json.dumps(body(text if "/api/" in path else url, model=model)).encode()
+        for path, body in BODIES.items()
     }
 
 

@@ -1,6 +1,7 @@
 """Damaged archives and caption files, taken through ``prepare``."""
 
 import csv
+import functools
 import io
 import json
 import os
@@ -14,7 +15,7 @@ import command_line
 import mutations
 import pytest
 import world as worlds
-from artefacts import line_damage
+from artefacts import cell_damage, line_damage
 from data_prep_files import coco_json, karpathy_json
 from tally import Tally, scaled
 from world import NAMES
@@ -121,17 +122,6 @@ _ODD_CELLS = (
 )
 
 
-def _csv_damaged(content: bytes, rng: random.Random) -> tuple[str, bytes]:
-    odd = rng.choice(_ODD_CELLS)
-    lines = content.decode().splitlines()
-    at, column = rng.randrange(len(lines)), rng.randrange(3)
-    cells = (lines[at].split(",") + ["", "", ""])[:3]
-    cells[column] = odd
-    lines[at] = ",".join(cells)
-    what = f"line {at}, column {column} = {odd[:30]!r}"
-    return what, "\n".join(lines).encode("utf-8", "surrogatepass")
-
-
 def _damaged_texts(rng: random.Random):
     """Yield source, description, name, content and the whole files of the source."""
     coco, (table, rows) = _coco(), _rows()
@@ -139,7 +129,10 @@ def _damaged_texts(rng: random.Random):
     sources = {
         "flickr8k": ({k: v.encode() for k, v in flickr.items()}, _flickr),
         "coco": ({k: v.encode() for k, v in coco.items()}, mutations.json_changed),
-        "folder": ({"captions.csv": table.encode()}, _csv_damaged),
+        "folder": (
+            {"captions.csv": table.encode()},
+            functools.partial(cell_damage, odd_values=_ODD_CELLS),
+        ),
         "folder, rows": ({"captions.jsonl": rows.encode()}, line_damage),
     }
     for source, (files, _) in sources.items():
@@ -235,7 +228,7 @@ def _special_folders(world, data: Path):
 
 
 def test_special_files_in_a_data_folder_stop_nothing(world, tmp_path):
-    tally = Tally("special files in data folders", 56, 35)
+    tally = Tally("special files in data folders", 60, 35)
     data = tmp_path / "data"
     for what, more in tally.within_time(_special_folders(world, data)):
         shutil.rmtree(tmp_path / "work", ignore_errors=True)

@@ -2,7 +2,6 @@
 
 import contextlib
 import ctypes
-import io
 import json
 import os
 import shutil
@@ -20,7 +19,7 @@ from artefacts import SECONDS
 from hostile_models import Canaries, changed_weights, hostile_models
 from mutations import zip_of_zeros
 from tally import Tally
-from zip_members import zipped
+from zip_members import npy, zipped
 
 from show_attend_tell.models.encoder import scene_net
 from show_attend_tell.models.pretrained import SHIPPED
@@ -101,12 +100,12 @@ def test_hostile_models_are_refused(world, tmp_path, guard, engine):
 
 def _hostile_npz(folder: Path):
     """Yield descriptions and contents of files of arrays."""
-    good = {"about.npy": _npy(np.array('{"format": 2}'))}
+    good = {"about.npy": npy(np.array('{"format": 2}'))}
     yield "6 GB of zeros", zip_of_zeros("mean.npy", 4000)
     yield (
         "900 MB of zeros",
         zipped(
-            good | {"mean.npy": _npy(np.zeros(225_000_000, "f4"))}, zipfile.ZIP_DEFLATED
+            good | {"mean.npy": npy(np.zeros(225_000_000, "f4"))}, zipfile.ZIP_DEFLATED
         ),
     )
     deep = b"(" * 9000
@@ -114,9 +113,9 @@ def _hostile_npz(folder: Path):
     yield "9,000 parentheses", zipped(good | {"mean.npy": header})
     yield "parentheses alone", zipped({"about.npy": header})
     objects = np.array([{"a": 1}], object)
-    yield "objects", zipped(good | {"mean.npy": _npy(objects)})
-    yield "LZMA", zipped(good | {"mean.npy": _npy(np.zeros(9))}, zipfile.ZIP_LZMA)
-    large = _npy(np.zeros(9, "f4")).replace(b"(9,), ", b"(9000000000,), ")
+    yield "objects", zipped(good | {"mean.npy": npy(objects)})
+    yield "LZMA", zipped(good | {"mean.npy": npy(np.zeros(9))}, zipfile.ZIP_LZMA)
+    large = npy(np.zeros(9, "f4")).replace(b"(9,), ", b"(9000000000,), ")
     yield "36 GB declared", zipped(good | {"mean.npy": large})
     yield "a path outside", zipped(good | {"../../outside.npy": b""})
 
@@ -124,12 +123,6 @@ def _hostile_npz(folder: Path):
 def _captioning(world, engine: str) -> Path:
     """Return a model whose encoder an engine has."""
     return SHIPPED if engine == "reference" else world.model
-
-
-def _npy(array: np.ndarray) -> bytes:
-    buffer = io.BytesIO()
-    np.save(buffer, array, allow_pickle=True)
-    return buffer.getvalue()
 
 
 @pytest.mark.parametrize("engine", ["reference", "keras"])

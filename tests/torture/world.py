@@ -1,6 +1,5 @@
 """A tiny data set taken through all stages by the command line."""
 
-import dataclasses
 import os
 import shutil
 import sys
@@ -43,7 +42,6 @@ batch_size = 8
 _GHOSTSCRIPT = '#!/bin/sh\necho started >> "{mark}"\necho 10.0\n'
 
 
-@dataclasses.dataclass(frozen=True)
 class World:
     """Paths of the finished stages; tests copy what they change.
 
@@ -52,41 +50,21 @@ class World:
         settings: the experiment's TOML file.
         data: folder of the two archives.
         work: folder of prepared data.
+        prepared: folder of manifest, vocabulary and features in it.
+        features: the feature file.
+        photos: folder of unpacked photos.
         runs: folder of training runs.
+        run: the run folder.
+        model: the model file.
         mark: exists once Ghostscript was started.
     """
 
-    root: Path
-    settings: Path
-    data: Path
-    work: Path
-    runs: Path
-    mark: Path
-
-    @property
-    def prepared(self) -> Path:
-        """The folder of manifest, vocabulary and features."""
-        return self.work / "tiny"
-
-    @property
-    def run(self) -> Path:
-        """The run folder."""
-        return self.runs / "tiny"
-
-    @property
-    def model(self) -> Path:
-        """The model file."""
-        return self.run / "model.keras"
-
-    @property
-    def features(self) -> Path:
-        """The feature file."""
-        return self.prepared / "features-SceneNet-annotations.h5"
-
-    @property
-    def photos(self) -> Path:
-        """The folder of unpacked photos."""
-        return self.prepared / "photos"
+    def __init__(self, root: Path, mark: Path):
+        self.root, self.settings, self.mark = root, root / "tiny.toml", mark
+        self.data, self.work, self.runs = (root / n for n in ("data", "work", "runs"))
+        self.prepared, self.run = self.work / "tiny", self.runs / "tiny"
+        self.features = self.prepared / "features-SceneNet-annotations.h5"
+        self.photos, self.model = self.prepared / "photos", self.run / "model.keras"
 
     def stage(self, verb: str, folder: Path, *more: str) -> list[str]:
         """Return the arguments of a stage whose work and runs are in `folder`."""
@@ -158,8 +136,7 @@ def enclose(root: Path) -> Path:
 
 def make(root: Path) -> World:
     """Run all stages in a folder, unless an earlier call did."""
-    paths = {name: root / name for name in ("data", "work", "runs")}
-    world = World(root, root / "tiny.toml", mark=enclose(root.parent), **paths)
+    world = World(root, enclose(root.parent))
     if (root / "finished").exists():
         return world
     shutil.rmtree(root, ignore_errors=True)

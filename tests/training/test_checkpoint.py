@@ -1,6 +1,5 @@
 """Checkpoints: every variable is restored, and damaged files are refused."""
 
-import io
 import zipfile
 
 import keras
@@ -13,7 +12,7 @@ from hypothesis import settings as limits
 from hypothesis import strategies as st
 from refusals import refusal
 from tiny_run import experiment
-from zip_members import replace_members
+from zip_members import npy, replace_members
 
 from show_attend_tell.runtime.errors import RunError, TrainingError
 from show_attend_tell.training.checkpoint import (
@@ -145,13 +144,6 @@ def test_absent_files_and_other_files_are_refused(tmp_path, other, content):
     assert "damaged" in refusal_of(path, other)
 
 
-def replace_array(path, target, values, **options):
-    """Copy a checkpoint with another array in place of its first weights."""
-    buffer = io.BytesIO()
-    np.save(buffer, values(np.load(path)["model/0000"]), **options)
-    replace_members(path, {"model/0000.npy": buffer.getvalue()}, target)
-
-
 @pytest.mark.parametrize(
     ("values", "message"),
     [
@@ -170,7 +162,8 @@ def test_arrays_of_other_types_or_values_are_refused(
     stored, other, tmp_path, values, message
 ):
     path = tmp_path / "checkpoint.npz"
-    replace_array(stored[0], path, values)
+    first = npy(values(np.load(stored[0])["model/0000"]))
+    replace_members(stored[0], {"model/0000.npy": first}, path)
     assert message in refusal_of(path, other)
 
 

@@ -3,10 +3,10 @@
 import json
 
 import pytest
+from shell import exit_code
 from tiny_run import experiment, prepare
 from tiny_training import go, skip_graphs
 
-from show_attend_tell.cli import main as cli
 from show_attend_tell.evaluation.evaluate import evaluate
 from show_attend_tell.runtime.errors import ConfigError
 from show_attend_tell.training.reranking import reranker_path
@@ -24,8 +24,8 @@ def work(tmp_path, monkeypatch):
 def test_a_run_is_evaluated_with_a_reranker(work, tmp_path, capsys):
     runs = tmp_path / "runs"
     done = go(work, runs, training={"epochs": 2})
-    settings = str(done.folder / "experiment.toml")
-    cli.main(["fit-reranker", "-e", settings, "--work", str(work)])
+    settings = done.folder / "experiment.toml"
+    assert exit_code("fit-reranker", "-e", settings, "--work", work) == 0
     file = reranker_path(experiment(), work)
     assert file.name == "reranker-Tiny-last.npz"
     assert f"{file}: 12 photos, " in capsys.readouterr().out
@@ -53,8 +53,7 @@ def test_a_run_is_evaluated_with_a_reranker(work, tmp_path, capsys):
 
 
 def test_absent_features_are_one_line(tmp_path, capsys):
-    with pytest.raises(SystemExit):
-        cli.main(["fit-reranker", "-e", "scenes", "--work", str(tmp_path)])
+    assert exit_code("fit-reranker", "-e", "scenes", "--work", tmp_path) == 1
     error = capsys.readouterr().err
     assert "vocabulary" in error
     assert "Traceback" not in error

@@ -8,6 +8,7 @@ from refusals import refused
 from tiny_captioner import END, PAD, START, build, captions, photos
 from tiny_run import experiment
 from tiny_training import (
+    REWARD,
     QuickStep,
     go,
     record_updates,
@@ -27,7 +28,7 @@ from show_attend_tell.training.self_critical import (
     to_batch,
 )
 
-REWARD = {"objective": "cider", "batch_size": 10, "hypotheses": 2, "epochs": 1}
+BY_REWARD = {**REWARD, "epochs": 1}
 
 
 def test_an_advantage_is_the_reward_less_the_mean_of_the_others():
@@ -83,7 +84,7 @@ def started(work, tmp_path_factory):
 
 
 def further(work, runs, name="rewarded", overwrite=False, **changes):
-    changes = {**REWARD, "init_from": "tiny", **changes}
+    changes = {**BY_REWARD, "init_from": "tiny", **changes}
     model = {"dropout": 0.0}
     return go(work, runs, False, overwrite, name=name, training=changes, model=model)
 
@@ -116,7 +117,7 @@ def test_the_initial_model_is_the_first_candidate(work, started, monkeypatch):
 
 
 def test_every_photo_is_used_once_an_epoch(work, started):
-    chosen = experiment(training=REWARD)
+    chosen = experiment(training=BY_REWARD)
     with FeatureReader(feature_path(folder_of(chosen, work), chosen.encoder)) as reader:
         (data,) = load_splits(chosen, work, ["train"], reader)
         model = load_captioner(started / "tiny" / "model.keras")

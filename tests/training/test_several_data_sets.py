@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from tiny_run import experiment, prepare
 from tiny_training import (
+    REWARD,
     QuickStep,
     assert_resumes,
     go,
@@ -66,8 +67,7 @@ def test_training_by_reward_and_distillation_show_weighted_photos(
         return {**QuickStep(self.model)(x, np.zeros(1)), "reward": 1.0}
 
     monkeypatch.setattr(SelfCritical, "_update", update)
-    reward = {"objective": "cider", "batch_size": 10, "hypotheses": 2, "epochs": 1}
-    reward["init_from"] = "tiny"
+    reward = {**REWARD, "epochs": 1, "init_from": "tiny"}
     go(work, tmp_path, name="reward", training=reward, **DATA)
     counts = np.bincount(shown, minlength=24)
     np.testing.assert_array_equal(counts[:12], np.ones(12))

@@ -10,11 +10,15 @@ import pytest
 from refusals import refusal
 from tiny_run import experiment
 from tiny_training import (
+    HARD,
+    REWARD,
     STEPS,
+    TRANSFORMER,
     assert_resumes,
     assert_same_run,
     change_position,
     go,
+    interrupt_in_log,
     interrupted,
     read_checkpoint,
     skip_captions,
@@ -26,7 +30,6 @@ from show_attend_tell.config.settings import read_experiment_file
 from show_attend_tell.runtime.errors import RunError
 from show_attend_tell.training import train as training
 from show_attend_tell.training.maximum_likelihood import Likelihood
-from show_attend_tell.training.tensorboard_log import TrainingLog
 
 ARTEFACTS = Path(__file__).resolve().parents[1] / "artefacts" / "version_0_1"
 AVERAGED = {"average_decay": 0.9}
@@ -40,18 +43,6 @@ def whole(work, tmp_path_factory):
         skip_graphs(patch)
         go(work, folder, training=AVERAGED)
     return folder
-
-
-def interrupt_in_log(patch, step):
-    """Raise KeyboardInterrupt after update ``step`` was applied and counted."""
-    real_log = TrainingLog.log_update
-
-    def interrupted(self, number, *rest):
-        real_log(self, number, *rest)
-        if number == step:
-            raise KeyboardInterrupt
-
-    patch.setattr(TrainingLog, "log_update", interrupted)
 
 
 def interrupt_in_update(patch, step):
@@ -130,15 +121,10 @@ def test_a_second_process_on_the_run_is_refused(work, tmp_path, quick):
     assert not (tmp_path / "tiny").exists()
 
 
-TRANSFORMER = {"layers": 1, "width": 8, "heads": 2, "hidden": 16, "dropout": 0.1}
-REWARD = {"objective": "cider", "batch_size": 10, "hypotheses": 2}
 COMPILED = {
     "soft": {"encoder": {"mirror": True}, "training": AVERAGED},
-    "hard": {
-        "model": {"attention": "hard"},
-        "hard": {"samples": 2, "drawn_per": "caption", "baseline_decay": 0.8},
-    },
-    "transformer": {"model": {"decoder": "transformer"}, "transformer": TRANSFORMER},
+    "hard": HARD,
+    "transformer": TRANSFORMER,
     "cider": {"training": REWARD},
     "distil": {"training": {"objective": "distil"}},
 }

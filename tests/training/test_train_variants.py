@@ -2,17 +2,18 @@
 
 import numpy as np
 import pytest
-from tiny_training import go, record_updates, skip_captions, skip_graphs
+from tiny_training import (
+    HARD,
+    REWARD,
+    TRANSFORMER,
+    go,
+    record_updates,
+    skip_captions,
+    skip_graphs,
+)
 
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.training import train as training
-
-SIZES = {"layers": 1, "width": 8, "heads": 2, "hidden": 16, "dropout": 0.1}
-TRANSFORMER = {"model": {"decoder": "transformer"}, "transformer": SIZES}
-HARD = {
-    "model": {"attention": "hard"},
-    "hard": {"samples": 2, "drawn_per": "caption", "baseline_decay": 0.8},
-}
 
 
 @pytest.fixture
@@ -33,8 +34,7 @@ def test_the_loss_falls(work, tmp_path, logged):
 def test_training_by_reward_starts_from_a_model_and_changes_it(work, tmp_path, logged):
     go(work, tmp_path, training={"epochs": 2}, **TRANSFORMER)
     logged.clear()
-    reward = {"objective": "cider", "init_from": "tiny", "batch_size": 10}
-    reward |= {"hypotheses": 2, "epochs": 1}
+    reward = {**REWARD, "init_from": "tiny", "epochs": 1}
     go(work, tmp_path, name="rewarded", training=reward, **TRANSFORMER)
     assert len(logged) == 3  # 5 photos an update
     assert all(np.isfinite(values["reward"]) for values in logged)

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from data_prep_files import make_file
-from made_up_words import crop_bytes, crop_files, write_archive
+from data_prep_files import make_file, make_zip
+from made_up_words import crop_bytes, crop_files
 from refusals import refusal
 
 from data_prep.prepare import prepare
@@ -31,7 +31,7 @@ def test_both_splits_are_read_where_they_are_present(tmp_path, packed):
     for split in ("train", "test"):
         files = crop_files(split, 10 if split == "train" else 3)
         if packed:
-            write_archive(tmp_path / f"IIIT5K_{split}.zip", files)
+            make_zip(tmp_path / f"IIIT5K_{split}.zip", files)
         else:
             unpack(tmp_path, files)
         crops, problems = read_iiit5k(tmp_path, 4)
@@ -47,7 +47,7 @@ def test_both_splits_are_read_where_they_are_present(tmp_path, packed):
 
 def test_an_archive_or_a_folder_around_the_files_is_read(tmp_path):
     files = {f"IIIT5K/{name}": value for name, value in crop_files().items()}
-    path = write_archive(tmp_path / "any.zip", files)
+    path = make_zip(tmp_path / "any.zip", files)
     packed, _ = read_iiit5k(path, 4)
     unpacked, _ = read_iiit5k(unpack(tmp_path / "here", files), 4)
     assert rows(packed) == rows(unpacked)
@@ -55,7 +55,7 @@ def test_an_archive_or_a_folder_around_the_files_is_read(tmp_path):
 
 
 def test_crops_of_a_photo_are_in_the_same_split_but_the_count_is_exact(tmp_path):
-    write_archive(tmp_path / "a.zip", crop_files(count=60, per_photo=3))
+    make_zip(tmp_path / "a.zip", crop_files(count=60, per_photo=3))
     crops, _ = read_iiit5k(tmp_path, 21)
     photos = {split: set() for split in ("train", "val")}
     for crop in crops:
@@ -79,7 +79,7 @@ def test_crops_with_problems_are_skipped_and_named(tmp_path):
     files["train.tags"] = "\n".join(lines).encode()
     files["train/98_1.jpg"] = b""
     files["train/97_1.jpg"] = crop_bytes(5)[:100]
-    write_archive(tmp_path / "a.zip", files)
+    make_zip(tmp_path / "a.zip", files)
     crops, problems = read_iiit5k(tmp_path, 2)
     assert len(crops) == 7
     counts = [int(line.split(": ")[1].split()[0]) for line in problems.summary()]
@@ -97,7 +97,7 @@ def test_tags_name_no_files_outside_the_folder(tmp_path, packed):
     folder = tmp_path / "data"
     folder.mkdir()
     if packed:
-        write_archive(folder / "a.zip", files)
+        make_zip(folder / "a.zip", files)
     else:
         unpack(folder, files)
     crops, problems = read_iiit5k(folder, 4)
@@ -111,11 +111,11 @@ error_of = functools.partial(refusal, DataError, read_iiit5k)
 def test_absent_empty_and_damaged_data_are_named(tmp_path):
     assert "no such folder" in error_of(tmp_path / "absent", 4)
     assert "must have train.tags with its crops" in error_of(tmp_path, 4)
-    write_archive(tmp_path / "a.zip", {"train.tags": b"train/1_1.png word"})
+    make_zip(tmp_path / "a.zip", {"train.tags": b"train/1_1.png word"})
     assert "Received: none (missing crop: 1 (train/1_1.png))" in error_of(tmp_path, 4)
-    write_archive(tmp_path / "a.zip", {"train.tags": b"\xff\xfe\xff"})
+    make_zip(tmp_path / "a.zip", {"train.tags": b"\xff\xfe\xff"})
     assert "train.tags: cannot be read" in error_of(tmp_path, 4)
-    path = write_archive(tmp_path / "a.zip", crop_files())
+    path = make_zip(tmp_path / "a.zip", crop_files())
     assert "less than the 10 training crops" in error_of(tmp_path, 10)
     path.write_bytes(path.read_bytes()[:-30])
     assert "a.zip: cannot be read" in error_of(tmp_path, 4)
@@ -125,7 +125,7 @@ def test_absent_empty_and_damaged_data_are_named(tmp_path):
 def test_crops_of_photos_are_prepared_with_their_problems(tmp_path, on_problem):
     files = crop_files()
     files["train.tags"] += b"\ntrain/99_1.png absent"
-    path = write_archive(tmp_path / "IIIT5K_train.zip", files)
+    path = make_zip(tmp_path / "IIIT5K_train.zip", files)
     experiment = SimpleNamespace(data=WordSettings("crops", "iiit5k", validation=4))
     arguments = experiment, path, tmp_path / "work", on_problem
     if on_problem == "refuse":

@@ -10,6 +10,7 @@ import tiny_captioner as tiny
 import tiny_transformer
 from shell import exit_code
 from tiny_pipeline import make_captioner
+from tiny_transformer import EVERY_VARIANT
 
 from data_prep.scenes.example_pictures import example_pictures
 from show_attend_tell.config.captioner import EncoderSettings
@@ -33,14 +34,6 @@ from show_attend_tell.runtime.errors import ExportError
 
 runtime = pytest.importorskip("onnxruntime")
 onnx = pytest.importorskip("onnx")
-
-VARIANTS = {
-    **{f"lstm, {name}": (tiny, changes) for name, changes in tiny.VARIANTS.items()},
-    **{
-        f"transformer, {name}": (tiny_transformer, changes)
-        for name, changes in tiny_transformer.VARIANTS.items()
-    },
-}
 
 
 def outputs_of(model, **inputs):
@@ -124,9 +117,9 @@ def require_equal_steps(captioner, choose=None):
         parents = rng.permutation(3)
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", EVERY_VARIANT)
 def test_every_variant_of_a_decoder_computes_what_the_reference_does(variant, tmp_path):
-    design, changes = VARIANTS[variant]
+    design, changes = EVERY_VARIANT[variant]
     model = design.build(np.random.default_rng(3), spread=1.0, **changes)
     model.save(tmp_path / "model.keras")
     require_equal_steps(read_captioner(tmp_path / "model.keras"))

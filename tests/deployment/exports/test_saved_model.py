@@ -2,15 +2,14 @@
 
 import dataclasses
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from new_process import python
 from PIL import Image
 from shell import exit_code
-from tiny_pipeline import ENCODER, make_captioner, photo_image
+from tiny_pipeline import ENCODER, make_captioner, photo_image, rough_pixels
 
 from show_attend_tell.data.preprocessing import to_square
 from show_attend_tell.deployment.exports.graphs import resize_to_square
@@ -36,18 +35,16 @@ assert not any(name.startswith("show_attend_tell") for name in sys.modules)
 
 
 @pytest.fixture(scope="module")
-def model_file(tmp_path_factory):
-    path = tmp_path_factory.mktemp("model") / "model.keras"
-    make_captioner(Encoder(ENCODER)).save(path)
-    return path
-
-
-@pytest.fixture(scope="module")
 def photos(tmp_path_factory):
     folder = tmp_path_factory.mktemp("photos")
     for number in range(4):
         photo_image(number, (70 + 9 * number, 60)).save(folder / f"{number}.png")
     return sorted(folder.iterdir())
+
+
+def save_model(folder, decoder):
+    make_captioner(Encoder(ENCODER), decoder=decoder).save(folder / "model.keras")
+    return folder / "model.keras"
 
 
 def run(*arguments):
@@ -59,10 +56,7 @@ def run(*arguments):
     "size", [(32, 32), (224, 224), (20, 20), (97, 61), (61, 97), (400, 33), (36, 41)]
 )
 def test_pixels_are_those_of_pillow_within_a_level(rng, size, resize):
-    coarse = Image.fromarray(rng.integers(0, 256, (5, 7, 3), np.uint8))
-    pixels = np.asarray(coarse.resize(size, Image.Resampling.BICUBIC))
-    noise = rng.integers(-40, 40, pixels.shape)
-    pixels = np.uint8(np.clip(pixels + noise, 0, 255))
+    pixels = rough_pixels(rng, size)
     found = resize_to_square(tf.constant(pixels), 32, resize).numpy()
     expected = to_square(Image.fromarray(pixels), 32, resize)
     difference = np.abs(found.astype(int) - expected)
@@ -71,17 +65,19 @@ def test_pixels_are_those_of_pillow_within_a_level(rng, size, resize):
     assert difference.mean() < (0.6 if size[1] > size[0] else 0.01)
 
 
+@pytest.mark.parametrize(
+    "decoder", ["lstm", pytest.param("transformer", marks=pytest.mark.slow)]
+)
 def test_plain_tensorflow_in_a_new_process_gives_the_same_captions(
-    model_file, photos, tmp_path
+    photos, tmp_path, decoder
 ):
-    out = tmp_path / "served" / "1"
-    assert run(model_file, "--format", "saved_model", "--out", out) == 0
-    command = [sys.executable, "-c", FRESH, str(out), *map(str, photos)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    model, out = save_model(tmp_path, decoder), tmp_path / "served" / "1"
+    assert run(model, "--format", "saved_model", "--out", out) == 0
+    done = python("-c", FRESH, out, *photos, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     lines = map(json.loads, done.stdout.splitlines())
     texts = set()
-    captions = load(model_file).caption_photos(photos)
+    captions = load(model).caption_photos(photos)
     for expected, found in zip(captions, lines, strict=True):
         assert found["caption"] == expected.text
         assert tuple(found["words"]) == expected.words
@@ -94,24 +90,10 @@ def test_plain_tensorflow_in_a_new_process_gives_the_same_captions(
 
 
 @pytest.mark.slow
-def test_a_transformer_is_exported_with_the_same_captions(photos, tmp_path):
-    model, out = tmp_path / "model.keras", tmp_path / "out"
-    make_captioner(Encoder(ENCODER), decoder="transformer").save(model)
-    assert run(model, "--format", "saved_model", "--out", out) == 0
-    caption = tf.saved_model.load(str(out)).signatures["serving_default"]
-    for expected in load(model).caption_photos(photos[:2]):
-        found = caption(photo=tf.constant(np.asarray(Image.open(expected.path))))
-        assert found["caption"].numpy().decode() == expected.text
-        alpha = found["alpha"].numpy()
-        np.testing.assert_allclose(alpha, expected.attention, atol=1e-2)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("decoder", ["lstm", "transformer"])
 def test_litert_gives_the_same_captions(photos, tmp_path, decoder):
     interpreter = pytest.importorskip("ai_edge_litert.interpreter")
-    model, out = tmp_path / "model.keras", tmp_path / "lite" / "model.tflite"
-    make_captioner(Encoder(ENCODER), decoder=decoder).save(model)
+    model, out = save_model(tmp_path, decoder), tmp_path / "lite" / "model.tflite"
     assert run(model, "--format", "litert", "--out", out) == 0
     metadata = json.loads(out.with_suffix(".json").read_text("utf-8"))
     assert (metadata["side"], metadata["resize"]) == (32, "crop")
@@ -141,13 +123,4 @@ def test_a_model_that_samples_its_locations_is_refused(form, tmp_path, capsys):
     out = ("--out", tmp_path / "x")
     assert run(tmp_path / "model.keras", "--format", form, *out) == 1
     assert "Received: 'sampled'; train" in capsys.readouterr().err
-    assert not (tmp_path / "x").exists()
-
-
-def test_options_of_the_other_format_are_refused(model_file, tmp_path):
-    out = ("--out", tmp_path / "x")
-    half = ("--format", "half", "--encoder-weights", "imagenet")
-    saved = ("--format", "saved_model", "--accept-imagenet")
-    assert run(model_file, *half, *out) == 2
-    assert run(model_file, *saved, *out) == 2
     assert not (tmp_path / "x").exists()

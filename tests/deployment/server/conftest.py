@@ -2,19 +2,13 @@
 
 import pytest
 from chromium import browser as start_browser
-from chromium import shown_as, wait
+from chromium import shown_as, upload, wait
 from served import serving
 from tiny_digits import tiny_models
-from tiny_page_reader import tiny_page_reader
-from tiny_pipeline import photo_bytes, tiny_pipeline, with_decoding
+from tiny_pipeline import photo_bytes, with_decoding
+from tiny_reader import tiny_page_reader
 
 OWN = {"locations": "sampled", "seed": 6}  # decoding of the second model
-
-
-@pytest.fixture(scope="session")
-def pipeline():
-    """The pipeline of the first model; no test may change it."""
-    return tiny_pipeline()
 
 
 @pytest.fixture(scope="session")
@@ -49,7 +43,6 @@ def page(request, browser, address):
 @pytest.fixture
 def captioned(page, tmp_path):
     """The page with the caption of a photo."""
-    (tmp_path / "été 1.png").write_bytes(photo_bytes())
-    page.find_element("id", "file").send_keys(str(tmp_path / "été 1.png"))
+    upload(page, "file", tmp_path / "été 1.png", photo_bytes())
     wait(page, lambda b: b.find_element("id", "announced").get_property("textContent"))
     return page

@@ -3,7 +3,7 @@
 import zipfile
 
 import pytest
-from chromium import accessibility_faults, shown_as, wait
+from chromium import accessibility_faults, shown_as, upload, wait
 from tiny_pipeline import photo_bytes
 
 pytest.importorskip("selenium.webdriver")
@@ -38,11 +38,10 @@ def test_after_a_refused_photo_another_can_be_chosen(page, tmp_path, monkeypatch
         ' return Promise.resolve(new Response(\'{"error": "too large"}\','
         " {status: 413})); }"
     )
-    (tmp_path / "photo.png").write_bytes(photo_bytes())
-    page.find_element(By.ID, "file").send_keys(str(tmp_path / "photo.png"))
+    upload(page, "file", tmp_path / "photo.png", photo_bytes())
     wait(page, lambda b: b.find_element(By.ID, "error").text == "too large")
     assert button.is_displayed()
-    page.find_element(By.ID, "file").send_keys(str(tmp_path / "photo.png"))
+    upload(page, "file", tmp_path / "photo.png")
     wait(page, lambda b: b.find_element(By.ID, "announced").get_property("textContent"))
     assert not button.is_displayed()
 
@@ -79,8 +78,7 @@ def test_words_appear_one_by_one_unless_motion_is_reduced(page, tmp_path):
         "new MutationObserver(() => counts.push(words.children.length))"
         ".observe(words, {childList: true})"
     )
-    (tmp_path / "photo.png").write_bytes(photo_bytes())
-    page.find_element(By.ID, "file").send_keys(str(tmp_path / "photo.png"))
+    upload(page, "file", tmp_path / "photo.png", photo_bytes())
     wait(page, lambda b: b.find_element(By.ID, "announced").get_property("textContent"))
     announced = page.find_element(By.ID, "announced").get_property("textContent")
     wait(page, lambda b: len(words(page)) >= len(announced.split()))

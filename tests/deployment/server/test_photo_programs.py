@@ -11,7 +11,15 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import requests
 from chromium import wait_for
-from served import serving
+from served import post, serving
+from server_process import (
+    BODIES,
+    chat_body,
+    completion_body,
+    ollama_body,
+    response_body,
+    said,
+)
 from tiny_pipeline import photo_bytes
 
 from show_attend_tell.deployment.server import app
@@ -24,39 +32,7 @@ URI = f"data:image/png;base64,{PHOTO}"
 @pytest.fixture(scope="module")
 def sentence(address):
     """The caption that the page's own service gives the photo."""
-    files = {"photo": ("p.png", photo_bytes())}
-    return requests.post(f"{address}/caption", files=files).json()["sentence"]
-
-
-def ollama_body(*photos, **fields):
-    return {"model": "tiny", "prompt": "Why?", "images": list(photos), **fields}
-
-
-def chat_body(*photos, **fields):
-    message = {"role": "user", "content": "Why?", "images": list(photos)}
-    return {"model": "tiny", "messages": [message], **fields}
-
-
-def completion_body(*photos, **fields):
-    parts = [{"type": "image_url", "image_url": {"url": photo}} for photo in photos]
-    content = [{"type": "text", "text": "Why?"}, *parts]
-    message = {"role": "user", "content": content}
-    return {"model": "tiny", "messages": [message], **fields}
-
-
-def response_body(*photos, **fields):
-    parts = [{"type": "input_image", "image_url": photo} for photo in photos]
-    content = [{"type": "input_text", "text": "Why?"}, *parts]
-    message = {"role": "user", "type": "message", "content": content}
-    return {"model": "tiny", "input": [message], **fields}
-
-
-BODIES = {
-    "/api/generate": ollama_body,
-    "/api/chat": chat_body,
-    "/v1/chat/completions": completion_body,
-    "/v1/responses": response_body,
-}
+    return post(address).json()["sentence"]
 
 
 @pytest.fixture
@@ -140,26 +116,13 @@ PHOTOPRISM_LABELS = PHOTOPRISM | {
     "format": "json",
     "options": {"temperature": 0.1, "top_p": 0.9, "stop": ["\n\n"], "force_json": True},
 }
+JPEG_PART = {"type": "input_image", "image_url": f"data:image/jpeg;base64,{JPEG}"}
+JPEG_PART |= {"detail": "low"}
 PHOTOPRISM_OPENAI = {
     "model": "tiny",
     "input": [
-        {
-            "role": "system",
-            "type": "message",
-            "content": [{"type": "input_text", "text": "You describe photos."}],
-        },
-        {
-            "role": "user",
-            "type": "message",
-            "content": [
-                {"type": "input_text", "text": "Describe the photo."},
-                {
-                    "type": "input_image",
-                    "image_url": f"data:image/jpeg;base64,{JPEG}",
-                    "detail": "low",
-                },
-            ],
-        },
+        said("system", {"type": "input_text", "text": "You describe photos."}),
+        said("user", {"type": "input_text", "text": "Describe the photo."}, JPEG_PART),
     ],
     "max_output_tokens": 512,
     "temperature": 0.1,

@@ -8,12 +8,13 @@ from chromium import (
     fits,
     low_controls,
     shown_as,
+    upload,
     wait_for,
 )
 from served import serving
 from tiny_digits import GLIMPSES, STEPS
-from tiny_page_reader import crop_bytes, tiny_page_reader
 from tiny_pipeline import tiny_pipeline
+from tiny_reader import crop_bytes, tiny_page_reader
 
 pytest.importorskip("selenium.webdriver")
 
@@ -55,8 +56,7 @@ def words(page):
 @pytest.fixture
 def read(words, tmp_path):
     """The tab of words with the word of an uploaded crop."""
-    (tmp_path / "stop.png").write_bytes(crop_bytes())
-    words.find_element(By.ID, "crop-file").send_keys(str(tmp_path / "stop.png"))
+    upload(words, "crop-file", tmp_path / "stop.png", crop_bytes())
     assert wait_for(lambda: letters(words))
     return words
 
@@ -186,8 +186,7 @@ def test_a_drawing_is_classified_by_the_other_model(digits):
 
 
 def test_an_error_is_shown_in_one_line(digits, tmp_path):
-    (tmp_path / "notes.png").write_text("no photo")
-    digits.find_element(By.ID, "digit-file").send_keys(str(tmp_path / "notes.png"))
+    upload(digits, "digit-file", tmp_path / "notes.png", b"no photo")
     error = digits.find_element(By.ID, "digit-error")
     assert wait_for(error.is_displayed)
     assert error.text.startswith("`photo` must be a photo")
@@ -297,12 +296,10 @@ def test_a_dropped_crop_is_read_and_not_captioned(words):
 
 def test_a_file_that_is_no_word_is_reported_in_one_line(words, tmp_path):
     error = words.find_element(By.ID, "reading-error")
-    (tmp_path / "notes.png").write_text("no photo")
-    words.find_element(By.ID, "crop-file").send_keys(str(tmp_path / "notes.png"))
+    upload(words, "crop-file", tmp_path / "notes.png", b"no photo")
     assert wait_for(error.is_displayed)
     assert error.text.startswith("notes.png: not a photo")
-    (tmp_path / "empty.png").write_bytes(crop_bytes(" "))
-    words.find_element(By.ID, "crop-file").send_keys(str(tmp_path / "empty.png"))
+    upload(words, "crop-file", tmp_path / "empty.png", crop_bytes(" "))
     assert wait_for(lambda: error.text.startswith("`photo` must show a word"))
 
 

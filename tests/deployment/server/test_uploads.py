@@ -5,6 +5,7 @@ import io
 import pytest
 from hostile_photos import png
 from PIL import Image, PngImagePlugin
+from refusals import refused
 from starlette.exceptions import HTTPException
 
 from show_attend_tell.deployment.server import uploads
@@ -47,18 +48,16 @@ def test_a_photo_is_turned_upright():
     ],
 )
 def test_other_content_is_refused_in_one_line(content):
-    with pytest.raises(HTTPException, match="must be a photo") as caught:
+    with refused(HTTPException, "must be a photo") as caught:
         open_upload(content)
     assert caught.value.status_code == 415
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("side", [1001, 10_000, 30_000, 50_000, 2_000_000_000])
 def test_bombs_are_refused_before_they_are_decoded(side):
-    with pytest.raises(HTTPException, match="at most 1 megapixels") as caught:
+    with refused(HTTPException, "at most 1 megapixels") as caught:
         open_upload(png(side, side, b"\0" * 1000))
     assert caught.value.status_code == 413
-    assert "\n" not in str(caught.value)
 
 
 class DecoderError(Exception):
@@ -71,10 +70,9 @@ def test_any_error_of_a_decoder_is_a_refusal(monkeypatch, method):
         raise DecoderError("three\nlines\nof text")
 
     monkeypatch.setattr(PngImagePlugin.PngImageFile, method, fail)
-    with pytest.raises(HTTPException, match="three lines of text; choose") as caught:
+    with refused(HTTPException, "three lines of text; choose") as caught:
         open_upload(encoded())
     assert caught.value.status_code == 415
-    assert "\n" not in str(caught.value)
 
 
 def test_large_files_and_formats_that_are_not_named_are_refused():

@@ -6,7 +6,6 @@ import signal
 import threading
 import time
 
-import fake_java
 import numpy as np
 import pycocoevalcap
 import pytest
@@ -30,10 +29,12 @@ GENEROUS = 60.0
 
 @pytest.fixture
 def fake(tmp_path, monkeypatch):
-    """Return a function that replaces Java with a shell script."""
+    """Return a function that replaces Java with lines of ``/bin/sh``."""
 
     def put(script: str) -> None:
-        monkeypatch.setenv("PATH", fake_java.install(tmp_path, script))
+        (tmp_path / "java").write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+        (tmp_path / "java").chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
 
     return put
 

@@ -165,22 +165,6 @@ def test_the_same_figure_gives_the_same_bytes(tmp_path):
         assert one.read_bytes() == two.read_bytes()
 
 
-def test_a_failed_save_leaves_the_earlier_file(tmp_path, monkeypatch):
-    figure = attention_figure(gradient(), WORDS, even(5))
-    (path,) = save_figure(figure, tmp_path / "figure", ["png"])
-    before = path.read_bytes()
-
-    def fail(file, **options):
-        file.write(b"half")
-        raise OSError("no space left")
-
-    monkeypatch.setattr(figure, "savefig", fail)
-    with pytest.raises(OSError, match="no space"):
-        save_figure(figure, tmp_path / "figure", ["png"])
-    assert path.read_bytes() == before
-    assert list(tmp_path.iterdir()) == [path]
-
-
 def test_drawing_changes_no_settings_of_matplotlib(tmp_path):
     before = dict(matplotlib.rcParams)
     figure = attention_figure(gradient(), WORDS, even(5), dark=True)

@@ -36,7 +36,10 @@ def test_figures_of_the_longest_names_are_drawn(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["a.png", "a.pdf", "a.html"])
-def test_a_full_disk_is_an_error_that_names_the_file(tmp_path, name):
+def test_a_full_disk_is_an_error_that_names_the_file_and_keeps_an_earlier_one(
+    tmp_path, name
+):
+    (tmp_path / name).write_text("earlier")
     results, kind = [make_caption(path="a.jpg")], name.partition(".")[2]
     if kind == "html":
         written = write_attention_page(results, tmp_path / name)
@@ -45,4 +48,5 @@ def test_a_full_disk_is_an_error_that_names_the_file(tmp_path, name):
     with files_of_at_most(300), pytest.raises(OSError, match="too large") as caught:
         list(written)
     assert caught.value.filename == str(tmp_path / name)
-    assert not list(tmp_path.iterdir())
+    assert list(tmp_path.iterdir()) == [tmp_path / name]
+    assert (tmp_path / name).read_text() == "earlier"

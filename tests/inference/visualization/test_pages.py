@@ -8,7 +8,7 @@ import re
 
 import numpy as np
 import pytest
-from chromium import browser, fits, shown_as, wait_for
+from chromium import browser, fits, photos_in, shown_as, wait_for
 from made_up_captions import GRID, make_alpha, make_caption
 
 from show_attend_tell.inference.result import Failure
@@ -23,15 +23,9 @@ from show_attend_tell.inference.visualization.pages import (
     write_attention_page,
 )
 
-DATA = re.compile(r'<script type="application/json" class="photo">(.*?)</script>', re.S)
-
 
 def page_of(captions) -> str:
     return "".join(stream_page(map(describe_caption, captions)))
-
-
-def photos_in(text: str) -> list[dict]:
-    return [json.loads(found) for found in DATA.findall(text)]
 
 
 def test_gates_that_are_all_one_are_those_of_a_model_without_and_not_shown():

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from keras import ops
+from random_weights import normal
 from tiny_captioner import MODES, TOLERANCE, A, B, D, L, arrays, run_in
 
 from show_attend_tell.models.lstm.attention import (
@@ -15,10 +16,6 @@ from show_attend_tell.models.lstm.attention import (
 )
 
 W = 2
-
-
-def normal(rng, *shape):
-    return rng.standard_normal(shape).astype(np.float32)
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -4,15 +4,12 @@ import numpy as np
 import pytest
 import tiny_captioner as tiny
 from keras import ops
+from random_weights import normal
 from tiny_captioner import MODES, TOLERANCE, B, D, K, L, arrays, m, n, run_in
 
 from show_attend_tell.models.lstm.cell import OrthogonalGates
 from show_attend_tell.models.lstm.decoder import LstmDecoder
 from show_attend_tell.reference import lstm
-
-
-def normal(rng, *shape):
-    return rng.standard_normal(shape).astype(np.float32)
 
 
 def make(rng, **changes):

@@ -12,6 +12,7 @@ import oracle
 import pytest
 import tiny_captioner as tiny
 from keras import ops
+from random_weights import randomised
 from tiny_captioner import MODES, TOLERANCE, run_in
 
 from show_attend_tell.data.vocabulary import START
@@ -58,8 +59,7 @@ def build(seed=5, **hard):
         doubly_stochastic=0.0,
         hard=hard,
     )
-    for weight in model.trainable_weights:
-        weight.assign(0.9 * rng.standard_normal(weight.shape))
+    randomised(model, rng, 0.9)
     return model, 1.5 * rng.standard_normal((1, L, 3)).astype("f4")
 
 

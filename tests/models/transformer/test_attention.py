@@ -4,15 +4,12 @@ import itertools
 
 import numpy as np
 import pytest
+from random_weights import normal
 from tiny_captioner import MODES, TOLERANCE, B, L, T, run_in
 from tiny_transformer import H, d
 
 from show_attend_tell.models.transformer.attention import HeadAttention
 from show_attend_tell.reference import transformer
-
-
-def normal(rng, *shape):
-    return rng.standard_normal(shape).astype(np.float32)
 
 
 def heads_of(rng, heads=H):

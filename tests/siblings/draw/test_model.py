@@ -7,6 +7,7 @@ import pytest
 import tiny_draw as tiny
 from keras import ops
 from oracle import assert_slopes
+from random_weights import randomised
 from tiny_captioner import MODES, gradient_function, run_in
 from tiny_draw import H, T, W
 
@@ -145,11 +146,8 @@ def cross_entropy(p, images, labels):
 
 
 def test_outputs_loss_and_gradient_of_a_classifier_equal_the_equations(rng):
-    model = WindowClassifier(
-        DrawReaderSettings(steps=T, read=N, width=6), SIDE, CLASSES
-    )
-    for weight in model.trainable_weights:
-        weight.assign(0.4 * rng.standard_normal(weight.shape))
+    settings = DrawReaderSettings(steps=T, read=N, width=6)
+    model = randomised(WindowClassifier(settings, SIDE, CLASSES), rng)
     images = rng.random((5, SIDE, SIDE), np.float32)
     labels, p = rng.integers(0, CLASSES, 5), tiny.weights(model)
     outputs = model(images)

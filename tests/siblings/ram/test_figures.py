@@ -4,6 +4,7 @@ import numpy as np
 import tiny_draw
 import tiny_ram as tiny
 from matplotlib.patches import Rectangle
+from random_weights import randomised
 
 from show_attend_tell.config.siblings import DrawReaderSettings
 from show_attend_tell.siblings.draw.model import WindowClassifier
@@ -54,9 +55,8 @@ def test_the_path_goes_through_the_places_from_a_filled_to_an_open_dot(rng):
 
 def test_windows_have_the_boxes_and_views_of_the_equations(rng):
     side, N = 12, 3
-    model = WindowClassifier(DrawReaderSettings(steps=T, read=N, width=6), side)
-    for weight in model.trainable_weights:
-        weight.assign(0.4 * rng.standard_normal(weight.shape))
+    settings = DrawReaderSettings(steps=T, read=N, width=6)
+    model = randomised(WindowClassifier(settings, side), rng)
     images = rng.integers(0, 256, (2, side, side)).astype(np.uint8)
     found = window_glimpses(images, model)
     parameters = np.asarray(model(images.astype("float32") / 255)["read"], float)

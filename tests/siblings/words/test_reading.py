@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
-from tiny_page_reader import random_reader
-from tiny_reader import drawn_words, settings_of
+from shell import exit_code
+from tiny_reader import drawn_words, random_reader, settings_of
 
-from show_attend_tell.cli import main as cli
 from show_attend_tell.data.characters import encode_words
 from show_attend_tell.inference.result import Failure
 from show_attend_tell.runtime.errors import OutputFileError, WordsError
@@ -49,16 +48,8 @@ def folder(tmp_path):
     return inside.parent
 
 
-def exit_code(arguments):
-    try:
-        cli.main(list(map(str, arguments)))
-    except SystemExit as ended:
-        return ended.code
-    return 0
-
-
 def test_words_are_printed_with_their_probability(model_file, search, folder, capsys):
-    assert exit_code(["read", folder, "--model", model_file]) == 0
+    assert exit_code("read", folder, "--model", model_file) == 0
     lines = capsys.readouterr().out.splitlines()
     for line, one in zip(lines, best_readings(search, CROPS), strict=True):
         assert line.endswith(f": {one.word} (p {one.probability:.3f})")
@@ -69,7 +60,7 @@ def test_bad_crops_are_one_line_each_and_the_others_are_read(
 ):
     Image.new("L", (50, 20), 128).save(folder / "empty.png")
     (folder / "text.png").write_text("no picture")
-    assert exit_code(["read", folder, folder / "absent", "--model", model_file]) == 1
+    assert exit_code("read", folder, folder / "absent", "--model", model_file) == 1
     printed = capsys.readouterr()
     assert len(printed.out.splitlines()) == 4
     errors = printed.err.splitlines()
@@ -77,7 +68,7 @@ def test_bad_crops_are_one_line_each_and_the_others_are_read(
     assert sum("text.png: " in line for line in errors) == 1
     assert errors[-1] == "3 crops not read"
     out = folder.parent / "words.jsonl"
-    assert exit_code(["read", folder, "--model", model_file, "--out", out]) == 1
+    assert exit_code("read", folder, "--model", model_file, "--out", out) == 1
     printed = capsys.readouterr()
     assert printed.out == f"{out}: 4 words written, 2 crops skipped\n"
     assert "an empty crop" in printed.err
@@ -107,7 +98,7 @@ def test_a_page_and_figures_show_every_word_that_was_read(
 ):
     page, figures = tmp_path / "page.html", tmp_path / "figures"
     options = ["--html", page, "--attention", figures]
-    assert exit_code(["read", folder, "--model", model_file, *options]) == 0
+    assert exit_code("read", folder, "--model", model_file, *options) == 0
     error = capsys.readouterr().err
     assert f"page: {page}" in error.splitlines()
     assert "figure: " in error
@@ -117,20 +108,14 @@ def test_a_page_and_figures_show_every_word_that_was_read(
         assert f'"text": "{one.word}"' in text
 
 
-def test_a_page_and_a_file_of_words_exclude_each_other(folder, tmp_path, capsys):
-    files = ["--out", tmp_path / "a.jsonl", "--html", tmp_path / "a.html"]
-    assert exit_code(["read", folder, *files]) == 2
-    assert "cannot be combined" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("option", ["attention", "html"])
 def test_attention_of_a_model_without_places_is_an_error(
     folder, tmp_path, capsys, option
 ):
     path = tmp_path / "features.keras"
     Reader(settings_of({"decoder": "rnn1"})).save(path)
-    arguments = ["read", folder, "--model", path, f"--{option}", tmp_path / "f"]
-    assert exit_code(arguments) == 1
+    arguments = (folder, "--model", path, f"--{option}", tmp_path / "f")
+    assert exit_code("read", *arguments) == 1
     assert f"`{option}` needs a model that attends to places" in capsys.readouterr().err
 
 
@@ -141,7 +126,7 @@ def test_results_keep_the_order_of_the_files(search, folder):
 
 
 def test_the_model_in_the_package_is_the_default(folder, capsys):
-    assert exit_code(["read", folder]) == 0
+    assert exit_code("read", folder) == 0
     lines = capsys.readouterr().out.splitlines()
     assert sum(word in line for word, line in zip(WORDS, lines, strict=True)) >= 2
 

@@ -1,13 +1,11 @@
 """The page of words that were read: its content, and its behaviour in a browser."""
 
 import base64
-import json
-import re
 from pathlib import Path
 
 import numpy as np
 import pytest
-from chromium import browser, shown_as, wait_for
+from chromium import browser, photos_in, shown_as, wait_for
 from tiny_reader import drawn_crop
 
 from show_attend_tell.inference.result import Failure
@@ -16,7 +14,6 @@ from show_attend_tell.siblings.words.figures import describe_reading
 from show_attend_tell.siblings.words.reading import Reading
 
 GRID = (4, 12)
-DATA = re.compile(r'<script type="application/json" class="photo">(.*?)</script>', re.S)
 
 
 def reading(word="stop", characters="st0p", peaks=(1, 16, 31, 46)):
@@ -39,7 +36,7 @@ def write(path, results):
 def test_a_page_has_the_characters_and_attention_of_each_word(tmp_path):
     one, bad = reading(), Failure(Path("no.png"), "no.png: no such photo")
     text = write(tmp_path / "page.html", [one, bad, reading("a", "a", (5,))])
-    photo, other = map(json.loads, DATA.findall(text))
+    photo, other = photos_in(text)
     assert (photo["name"], photo["grid"]) == ("st0p.png", list(GRID))
     assert photo["size"] == [96, 32]  # without the columns that no place covers
     (shown,) = photo["beams"]

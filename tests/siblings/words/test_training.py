@@ -5,10 +5,8 @@ import time
 import numpy as np
 import pytest
 import tensorflow as tf
-from made_up_reading import experiment, prepare_words
+from tiny_reader import experiment, prepare_words
 
-from show_attend_tell.cli import main as cli
-from show_attend_tell.config.settings import experiment_to_toml
 from show_attend_tell.data.characters import PAD, encode_words
 from show_attend_tell.data.words import WordData
 from show_attend_tell.siblings.models import load_model
@@ -117,21 +115,6 @@ def test_a_reader_learns_64_words_by_heart(tmp_path, reader, epochs, seconds):
     data = WordData.open(work / "made-up", "train")
     readings = best_readings(Searcher(load_model(done.model, "read")), data.images)
     assert [reading.word for reading in readings] == data.words
-
-
-@pytest.mark.slow
-def test_train_and_eval_are_verbs(work, tmp_path, capsys):
-    file = tmp_path / "tiny.toml"
-    file.write_text(experiment_to_toml(experiment(training={"epochs": 1})))
-    places = ["--work", str(work), "--runs", str(tmp_path / "runs")]
-    cli.main(["train", "-e", str(file), *places])
-    cli.main(["eval", "-e", str(file), *places, "--split", "all"])
-    printed = capsys.readouterr().out
-    assert "best word_accuracy" in printed
-    assert "tiny, made-up, all, 52 words" in printed
-    with pytest.raises(SystemExit) as ended:
-        cli.main(["eval", "-e", str(file), *places, "--spice"])
-    assert ended.value.code == 2
 
 
 def test_the_digest_depends_on_words_and_pixels(data):
