@@ -12,8 +12,8 @@ from pathlib import Path
 
 from data_prep.extract import (
     FeatureReport,
-    decoded_batches,
-    encode_batches,
+    decoded_photos,
+    encode_photos,
     extract,
 )
 from data_prep.feature_shard import Shard
@@ -59,8 +59,8 @@ def shard_writer(
 
     def write(job: tuple[Shard, tuple[Path, ...]]) -> None:
         shard, photos = job
-        decoded = decoded_batches(encoder, [photos], shard.mirrored, _DECODERS)
-        shard.write(*encode_batches(encoder, decoded))
+        decoded = decoded_photos(encoder, photos, shard.mirrored, _DECODERS)
+        shard.write(*encode_photos(encoder, decoded))
 
     return write
 

@@ -12,9 +12,11 @@ from show_attend_tell.config import runs
 from show_attend_tell.config.siblings import DigitExperiment, GenerationExperiment
 from show_attend_tell.config.words import ReadExperiment
 from show_attend_tell.data.digits import read_digits
+from show_attend_tell.runtime.read_ahead import read_ahead
 from show_attend_tell.siblings.models import build_model
 from show_attend_tell.training.loop import Summary, Task, Trainer
 
+_AHEAD = 4  # batches made ahead of training
 AnyExperiment = DigitExperiment | GenerationExperiment | ReadExperiment
 
 
@@ -97,16 +99,9 @@ class Updates:
 
     def updates(self, epoch: int, start: int = 0) -> Iterator[dict]:
         """Apply the updates of an epoch from number `start` on; yield values to log."""
-        signature = tf.nest.map_structure(
-            lambda x: tf.TensorSpec([None] * x.ndim, x.dtype), next(self.batches(0))
-        )
-        dataset = tf.data.Dataset.from_generator(
-            lambda: self.batches(epoch, start), output_signature=signature
-        )
-        options = tf.data.Options()
-        options.autotune.enabled = False  # it would delay the start of an epoch
-        for batch in dataset.prefetch(4).with_options(options):
-            yield self.step(*batch)
+        batches, numbers = self.batches(epoch, start), range(start, self.steps)
+        for batch in read_ahead(lambda _: next(batches), numbers, _AHEAD):
+            yield self.step(*tf.nest.map_structure(tf.constant, batch))
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[tuple]:
         """Yield batches; each depends only on the seed, the epoch and its number."""
