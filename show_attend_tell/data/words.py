@@ -8,6 +8,7 @@ Preparation, evaluation and the verb ``read`` share the functions for crops, so 
 training and inference see the same pixels.
 """
 
+import hashlib
 import json
 import os
 from collections.abc import Iterable
@@ -107,6 +108,12 @@ class WordData:
     def __len__(self) -> int:
         """Return the number of words."""
         return len(self.words)
+
+    def digest(self) -> str:
+        """Return a digest of words and pixels; it takes a second per gigabyte."""
+        digest = hashlib.sha256("\n".join(self.words).encode())
+        digest.update(np.ascontiguousarray(self.images).data)
+        return digest.hexdigest()
 
     @classmethod
     def open(cls, folder: str | Path, split: str) -> "WordData":

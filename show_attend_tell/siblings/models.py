@@ -34,14 +34,13 @@ CLASSES = {
 }
 _CLASS_OF = {cls.__name__: cls for classes in CLASSES.values() for cls in classes}
 _SIDE = Annotated[int, Field(ge=1, le=1000)]
-_SIZES = {"Draw": ("height", "width"), "Reader": ()}  # else the values below
 # The types of the values in a model's file.
 _SAVED = {
     name: create_model(
         name,
         settings=(cls.settings_class, ...),
         seed=(Seed, 0),
-        **dict.fromkeys(_SIZES.get(name, ("canvas", "classes")), (_SIDE, ...)),
+        **dict.fromkeys(cls.sizes, (_SIDE, ...)),
     )
     for name, cls in _CLASS_OF.items()
 }

@@ -9,15 +9,15 @@ import numpy as np
 import tensorflow as tf
 
 from show_attend_tell.config import runs
-from show_attend_tell.config.siblings import DigitExperiment, GenerationExperiment
-from show_attend_tell.config.words import ReadExperiment
-from show_attend_tell.data.digits import read_digits
+from show_attend_tell.config.settings import AnyExperiment
+from show_attend_tell.data.digits import Digits
+from show_attend_tell.data.words import WordData
 from show_attend_tell.runtime.read_ahead import read_ahead
+from show_attend_tell.siblings.evaluation import read_split
 from show_attend_tell.siblings.models import build_model
 from show_attend_tell.training.loop import Summary, Task, Trainer
 
 _AHEAD = 4  # batches made ahead of training
-AnyExperiment = DigitExperiment | GenerationExperiment | ReadExperiment
 
 
 class SiblingTask(Task):
@@ -25,21 +25,20 @@ class SiblingTask(Task):
 
     Args:
         experiment: the settings.
-        digest: digest of the training data.
+        data: the training data.
     """
 
     other = "other digits"
 
-    def __init__(self, experiment: AnyExperiment, digest: str):
+    def __init__(self, experiment: AnyExperiment, data: Digits | WordData):
         super().__init__(experiment)
-        self.digest, self.model = digest, build_model(experiment)
+        self.digest, self.model = data.digest(), build_model(experiment)
 
     @classmethod
-    def open(cls, experiment: AnyExperiment, folder: Path, runs_folder: Path) -> Self:
-        """Return the task with the digits of a prepared folder."""
-        count = experiment.data.validation
-        digits = (read_digits(folder, split, count) for split in ("train", "val"))
-        return cls(experiment, *digits)
+    def open(cls, experiment: AnyExperiment, work: Path, runs_folder: Path) -> Self:
+        """Return the task with the prepared training and validation data."""
+        data = (read_split(experiment, work, split) for split in ("train", "val"))
+        return cls(experiment, *data)
 
 
 def train_task(
@@ -64,8 +63,7 @@ def train_task(
             kept.
         KeyboardInterrupt: after the checkpoint was written, or in the first update.
     """
-    folder = Path(work) / experiment.data.name
-    trainer = Trainer(task_class.open(experiment, folder, Path(runs_folder)))
+    trainer = Trainer(task_class.open(experiment, Path(work), Path(runs_folder)))
     # Last, as it may replace a run.
     with runs.lock_run(experiment, runs_folder):
         run = runs.open_run(experiment, runs_folder, resume, overwrite)

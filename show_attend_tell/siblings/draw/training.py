@@ -38,7 +38,7 @@ class GenerationTask(SiblingTask):
     def __init__(
         self, experiment: GenerationExperiment, digits: Digits, validation: Digits
     ):
-        super().__init__(experiment, digits.digest())
+        super().__init__(experiment, digits)
         self.pictures = held_out_binary(validation, experiment.data, "val")
         self.dynamic = experiment.data.binarise == "dynamic"
         digits = digits if self.dynamic else binarise_fixed(digits, "train")

@@ -46,7 +46,7 @@ class ClassificationTask(SiblingTask):
     }
 
     def __init__(self, experiment: DigitExperiment, digits: Digits, validation: Digits):
-        super().__init__(experiment, digits.digest())
+        super().__init__(experiment, digits)
         self.pictures = held_out_pictures(validation, experiment.data, "val")
         self.digits = digits
 

@@ -137,4 +137,4 @@ def test_train_and_eval_are_verbs(work, tmp_path, capsys):
 def test_the_digest_depends_on_words_and_pixels(data):
     other = WordData(data.images, [*data.words[:-1], "other"])
     brighter = WordData(data.images[:] ^ 1, data.words)
-    assert len({training.digest_of(one) for one in (data, other, brighter)}) == 3
+    assert len({one.digest() for one in (data, other, brighter)}) == 3
