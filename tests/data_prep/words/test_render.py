@@ -7,10 +7,17 @@ import pytest
 from made_up_words import FAMILIES, SANS, SERIF, OneWord, renderer
 from PIL import Image, ImageDraw
 
-from data_prep.words.drawing import LONGEST, Layers, crop, curve, draw
 from data_prep.words.fonts import find_families, open_face
-from data_prep.words.paint import paint, sample_levels
 from data_prep.words.prepare import contact_sheet
+from data_prep.words.render import (
+    LONGEST,
+    Layers,
+    crop,
+    curve,
+    draw,
+    paint,
+    sample_levels,
+)
 from show_attend_tell.data.characters import CHARACTERS
 
 
