@@ -192,8 +192,7 @@ class CaptionBatches:
     Args:
         captions: encoded captions.
         rows: row of each photo in the feature files, (photos,).
-        readers: one reader, or two where photos are mirrored with probability 1/2;
-            both have the same photos in the same rows.
+        readers: see :func:`read_views`; they have the same photos in the same rows.
         batch_size: B, the captions of a batch.
         seed: seed of the order and of the mirroring.
         few_lengths: see :func:`padded_length`.

@@ -21,24 +21,56 @@ _AHEAD = 4  # batches made ahead of training
 
 
 class SiblingTask(Task):
-    """The shared half of the trainings.
+    """The shared half of the trainings, which use every example once an epoch.
+
+    An epoch leaves out the examples after its last whole batch, different examples in
+    every epoch, because a smaller batch would need another graph. The task is its own
+    objective; a subclass also has ``make_batch``, which returns the arrays of a batch,
+    a tuple, from the rows of its examples and the seed of its random numbers.
+
+    Attributes:
+        step: the training step, a ``tf.function`` of these arrays as tensors, which
+            returns values to log.
 
     Args:
         experiment: the settings.
         data: the training data.
     """
 
+    step: Callable
+
     other = "other digits"
 
     def __init__(self, experiment: AnyExperiment, data: Digits | WordData):
         super().__init__(experiment)
         self.digest, self.model = data.digest(), build_model(experiment)
+        self.objective, self.count = self, len(data.images)
+        self.batch = min(self.settings.batch_size, self.count)
 
     @classmethod
     def open(cls, experiment: AnyExperiment, work: Path, runs_folder: Path) -> Self:
         """Return the task with the prepared training and validation data."""
         data = (read_split(experiment, work, split) for split in ("train", "val"))
         return cls(experiment, *data)
+
+    @property
+    def steps(self) -> int:
+        """Number of updates in an epoch."""
+        return self.count // self.batch
+
+    def updates(self, epoch: int, start: int = 0) -> Iterator[dict]:
+        """Apply the updates of an epoch from number `start` on; yield values to log."""
+        batches, numbers = self.batches(epoch, start), range(start, self.steps)
+        for batch in read_ahead(lambda _: next(batches), numbers, _AHEAD):
+            yield self.step(*tf.nest.map_structure(tf.constant, batch))
+
+    def batches(self, epoch: int, start: int = 0) -> Iterator[tuple]:
+        """Yield batches; each depends only on the seed, the epoch and its number."""
+        seed, B = self.settings.seed, self.batch
+        order = np.random.default_rng([seed, epoch]).permutation(self.count)
+        for number in range(start, self.steps):
+            rows = order[number * B : (number + 1) * B]
+            yield self.make_batch(rows, [seed, epoch, number])
 
 
 def train_task(
@@ -68,46 +100,6 @@ def train_task(
     with runs.lock_run(experiment, runs_folder):
         run = runs.open_run(experiment, runs_folder, resume, overwrite)
         return trainer.run(run, resume, progress)
-
-
-class Updates:
-    """The updates of a training that uses every example once an epoch.
-
-    An epoch leaves out the examples after its last whole batch, different examples in
-    every epoch, because a smaller batch would need another graph.
-
-    Args:
-        settings: the table ``[training]``.
-        count: number of examples.
-        make_batch: returns the arrays of a batch, a tuple, from the rows of its
-            examples and the seed of its random numbers.
-        step: the training step, a ``tf.function`` of these arrays as tensors, which
-            returns values to log.
-    """
-
-    def __init__(self, settings, count: int, make_batch: Callable, step: Callable):
-        self.settings, self.count = settings, count
-        self.make_batch, self.step = make_batch, step
-        self.batch = min(settings.batch_size, count)
-
-    @property
-    def steps(self) -> int:
-        """Number of updates in an epoch."""
-        return self.count // self.batch
-
-    def updates(self, epoch: int, start: int = 0) -> Iterator[dict]:
-        """Apply the updates of an epoch from number `start` on; yield values to log."""
-        batches, numbers = self.batches(epoch, start), range(start, self.steps)
-        for batch in read_ahead(lambda _: next(batches), numbers, _AHEAD):
-            yield self.step(*tf.nest.map_structure(tf.constant, batch))
-
-    def batches(self, epoch: int, start: int = 0) -> Iterator[tuple]:
-        """Yield batches; each depends only on the seed, the epoch and its number."""
-        seed, B = self.settings.seed, self.batch
-        order = np.random.default_rng([seed, epoch]).permutation(self.count)
-        for number in range(start, self.steps):
-            rows = order[number * B : (number + 1) * B]
-            yield self.make_batch(rows, [seed, epoch, number])
 
 
 def compile_step(model: keras.Model, values_of: Callable[..., dict], jit_compile: bool):

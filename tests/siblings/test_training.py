@@ -162,7 +162,7 @@ def test_a_loss_that_is_not_finite_stops_training(work, tmp_path, monkeypatch, n
     def updates(self, *position):
         yield {"loss": np.nan, key: np.nan}
 
-    monkeypatch.setattr(shared.Updates, "updates", updates)
+    monkeypatch.setattr(shared.SiblingTask, "updates", updates)
     inputs = "crops" if name == "words" else "digits"
     with pytest.raises(TrainingError, match=f"the {inputs} may be damaged"):
         go(work, name, tmp_path)

@@ -19,7 +19,6 @@ from show_attend_tell.siblings.draw.figures import canvas_strip, sample_grid
 from show_attend_tell.siblings.draw.model import Draw
 from show_attend_tell.siblings.training import (
     SiblingTask,
-    Updates,
     compile_step,
     train_task,
 )
@@ -55,8 +54,7 @@ class GenerationTask(SiblingTask):
             # Outside XLA, which spends a fifth of the step on the noise on a CPU.
             return update(images, self.model.sample_noise(tf.shape(images)[0]))
 
-        count = len(self.images)
-        self.objective = Updates(self.settings, count, self.make_batch, step)
+        self.step = step
         self._measurer = None
 
     def make_batch(self, rows: np.ndarray, seed: list[int]) -> tuple[np.ndarray]:

@@ -16,7 +16,7 @@ from show_attend_tell.inference.visualization.attention_figure import figure_to_
 from show_attend_tell.runtime.backend import UNROLLED
 from show_attend_tell.runtime.errors import ModelFileError
 from show_attend_tell.siblings.models import load_model
-from show_attend_tell.siblings.training import SiblingTask, Updates, train_task
+from show_attend_tell.siblings.training import SiblingTask, train_task
 from show_attend_tell.siblings.words.augmentation import (
     Changes,
     change_crops,
@@ -79,8 +79,7 @@ class ReadTask(SiblingTask):
         super().__init__(experiment, data)
         self.data, self.validation = data, validation
         self.targets = encode_words(data.words)  # (N, 24)
-        step = compiled_step(self.model, self.settings)
-        self.objective = Updates(self.settings, len(data), self.make_batch, step)
+        self.step = compiled_step(self.model, self.settings)
         self._search, self._readings = None, []
 
     def make_batch(self, rows: np.ndarray, seed: list[int]) -> Batch:
@@ -108,7 +107,7 @@ class ReadTask(SiblingTask):
             encoder(normalised(crops)[..., None], training=True, momentum=0.0)
             return [tuple(map(tf.identity, pair)) for pair in encoder.statistics]
 
-        epochs = (self.objective.batches(epoch) for epoch in itertools.count())
+        epochs = (self.batches(epoch) for epoch in itertools.count())
         batches = itertools.chain.from_iterable(epochs)
         measured = [
             statistics_of(tf.constant(batch.crops))
