@@ -7,7 +7,6 @@ import itertools
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -179,20 +178,18 @@ def write_shards_here(
     paths = (photos[row].path for n in writer.missing for row in writer.rows(n))
     threads = min(8, usable_cores())
     decoded = decoded_photos(encoder, paths, writer.mirrored, threads)
-    stored: Future | None = None
-    with (
-        ThreadPoolExecutor(1) as store,
-        contextlib.closing(decoded),
-        writer.progress_bar(progress) as bar,
-    ):
-        for number in writer.missing:
+    with contextlib.closing(decoded), writer.progress_bar(progress) as bar:
+
+        def encode(number: int) -> tuple:
             of_shard = itertools.islice(decoded, len(writer.rows(number)))
-            features, problems = encode_photos(encoder, of_shard, bar.update)
-            if stored:
-                stored.result()
-            stored = store.submit(writer.shard(number).write, features, problems)
-        if stored:
-            stored.result()
+            return number, *encode_photos(encoder, of_shard, bar.update)
+
+        def write(number: int, features: np.ndarray, problems: list[str]) -> None:
+            writer.shard(number).write(features, problems)
+
+        encoded = map(encode, writer.missing)
+        for _ in read_ahead(lambda shard: write(*shard), encoded):
+            pass  # a thread writes a shard while the next one is encoded
 
 
 def encode_photos(

@@ -5,8 +5,6 @@ photos and write the shards. All use the same paths.
 """
 
 import functools
-import itertools
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -119,10 +117,7 @@ def _items(writer: FeatureWriter, photos: list[Photo]) -> Iterator[WorkItem]:
     """Yield the missing shards."""
     for number in writer.missing:
         paths = tuple(photos[row].path for row in writer.rows(number))
-        # The header and a photo show whether a worker sees the same folders.
-        files = filter(os.path.isfile, (writer.header_file, *paths))
-        yield WorkItem(
-            f"shard {number} of {writer.path}",
-            (writer.shard(number), paths),
-            tuple(itertools.islice(files, 2)),
-        )
+        # The header and photos show whether a worker sees the same folders.
+        files = writer.header_file, *paths
+        name = f"shard {number} of {writer.path}"
+        yield WorkItem(name, (writer.shard(number), paths), files)

@@ -6,7 +6,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from show_attend_tell.config.words import ReaderSettings
-from show_attend_tell.data.characters import CHARACTERS
+from show_attend_tell.data.words import CHARACTERS
 
 TINY = ReaderSettings(
     iterations=1,

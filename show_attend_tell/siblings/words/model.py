@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from show_attend_tell.config.words import ReaderSettings
-from show_attend_tell.data.characters import PAD, START
+from show_attend_tell.data.words import PAD, START
 from show_attend_tell.models.losses import token_losses
 from show_attend_tell.siblings.layers import SiblingModel
 from show_attend_tell.siblings.words.decoder import WordDecoder

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from show_attend_tell.data.characters import decode
-from show_attend_tell.data.words import read_crop
+from show_attend_tell.data.words import decode, read_crop
 from show_attend_tell.inference.batch import (
     BatchReport,
     distinct_photos,

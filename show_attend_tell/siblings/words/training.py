@@ -10,8 +10,7 @@ import tensorflow as tf
 
 from show_attend_tell.config import runs
 from show_attend_tell.config.words import ReadExperiment
-from show_attend_tell.data.characters import PAD, STEPS, TOKENS, encode_words
-from show_attend_tell.data.words import WordData
+from show_attend_tell.data.words import PAD, STEPS, TOKENS, WordData, encode_words
 from show_attend_tell.inference.visualization.attention_figure import figure_to_array
 from show_attend_tell.runtime.backend import UNROLLED
 from show_attend_tell.runtime.errors import ModelFileError

@@ -18,7 +18,7 @@ from data_prep.words.render import (
     paint,
     sample_levels,
 )
-from show_attend_tell.data.characters import CHARACTERS
+from show_attend_tell.data.words import CHARACTERS
 
 
 def test_a_seed_renders_the_same_crops_and_characters_in_any_order():

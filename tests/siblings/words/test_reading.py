@@ -12,7 +12,7 @@ from tiny_page_reader import random_reader
 from tiny_reader import drawn_words, settings_of
 
 from show_attend_tell.cli import main as cli
-from show_attend_tell.data.characters import encode_words
+from show_attend_tell.data.words import encode_words
 from show_attend_tell.inference.result import Failure
 from show_attend_tell.runtime.errors import OutputFileError, WordsError
 from show_attend_tell.siblings.models import load_model

@@ -9,8 +9,7 @@ from made_up_reading import experiment, prepare_words
 
 from show_attend_tell.cli import main as cli
 from show_attend_tell.config.settings import experiment_to_toml
-from show_attend_tell.data.characters import PAD, encode_words
-from show_attend_tell.data.words import WordData
+from show_attend_tell.data.words import PAD, WordData, encode_words
 from show_attend_tell.siblings.models import load_model
 from show_attend_tell.siblings.words import training
 from show_attend_tell.siblings.words.convolutions import convolve
