@@ -2,12 +2,11 @@
 
 import contextlib
 import dataclasses
+import functools
 import itertools
 import logging
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,9 +24,10 @@ from show_attend_tell.data.splits import data_folders
 from show_attend_tell.models.encoder.network import Encoder
 from show_attend_tell.runtime.errors import FeatureError, PhotoError, plural
 from show_attend_tell.runtime.machine import usable_cores
+from show_attend_tell.runtime.read_ahead import read_ahead
 
 BATCH = 32  # photos per step; another size may change the last bits of the features
-_AHEAD = 4  # batches decoded ahead of the network
+_AHEAD = 4 * BATCH  # photos decoded ahead of the network
 _LARGEST = float(np.finfo(np.float16).max)
 _FLOAT16 = 2  # bytes of a value
 
@@ -175,43 +175,42 @@ def write_shards_here(
     encoder: Encoder, writer: FeatureWriter, photos: list[Photo], progress: bool
 ) -> None:
     """Write all missing shards; decode photos and write shards in threads."""
-    paths = ([photos[row].path for row in writer.rows(n)] for n in writer.missing)
+    paths = (photos[row].path for n in writer.missing for row in writer.rows(n))
     threads = min(8, usable_cores())
-    decoded = decoded_batches(encoder, paths, writer.mirrored, threads)
-    stored: Future | None = None
-    with (
-        ThreadPoolExecutor(1) as store,
-        contextlib.closing(decoded),
-        writer.progress_bar(progress) as bar,
-    ):
-        for number in writer.missing:
-            batches = itertools.islice(decoded, -(-len(writer.rows(number)) // BATCH))
-            features, problems = encode_batches(encoder, batches, bar.update)
-            if stored:
-                stored.result()
-            stored = store.submit(writer.shard(number).write, features, problems)
-        if stored:
-            stored.result()
+    decoded = decoded_photos(encoder, paths, writer.mirrored, threads)
+    with contextlib.closing(decoded), writer.progress_bar(progress) as bar:
+
+        def encode(number: int) -> tuple:
+            of_shard = itertools.islice(decoded, len(writer.rows(number)))
+            return number, *encode_photos(encoder, of_shard, bar.update)
+
+        def write(number: int, features: np.ndarray, problems: list[str]) -> None:
+            writer.shard(number).write(features, problems)
+
+        encoded = map(encode, writer.missing)
+        for _ in read_ahead(lambda shard: write(*shard), encoded):
+            pass  # a thread writes a shard while the next one is encoded
 
 
-def encode_batches(
+def encode_photos(
     encoder: Encoder,
-    batches: Iterable[tuple[np.ndarray, Sequence[str]]],
+    photos: Iterator[tuple[np.ndarray, str]],
     advance: Callable[[int], object] = lambda photos: None,
 ) -> tuple[np.ndarray, list[str]]:
     """Return the features of a shard and its problems.
 
     Args:
         encoder: computes the features.
-        batches: the shard's photos from :func:`decoded_batches`.
+        photos: the shard's photos from :func:`decoded_photos`.
         advance: called with the number of photos of each batch.
 
     Returns:
         (n, L, D) float16, zeros where there is a problem, and n reasons.
     """
     features, reasons = [], []
-    for squares, problems in batches:
-        encoded = encoder.encode(squares)  # (b, S, S, 3) -> (b, L, D)
+    while batch := list(itertools.islice(photos, BATCH)):
+        squares, problems = zip(*batch, strict=True)
+        encoded = encoder.encode(np.stack(squares))  # (b, S, S, 3) -> (b, L, D)
         encoded = np.clip(encoded, -_LARGEST, _LARGEST).astype(np.float16)
         encoded[np.array([bool(problem) for problem in problems])] = 0
         features.append(encoded)
@@ -220,39 +219,22 @@ def encode_batches(
     return np.concatenate(features), reasons
 
 
-def decoded_batches(
-    encoder: Encoder, groups: Iterable[Sequence[Path]], mirror: bool, threads: int
-) -> Iterator[tuple[np.ndarray, list[str]]]:
+def decoded_photos(
+    encoder: Encoder, paths: Iterable[Path], mirror: bool, threads: int
+) -> Iterator[tuple[np.ndarray, str]]:
     """Decode photos in threads, some batches ahead of the network.
 
     Args:
         encoder: defines the preprocessing.
-        groups: paths of photos; each group is divided into batches of :data:`BATCH`.
+        paths: paths of the photos.
         mirror: whether to mirror the photos.
         threads: number of threads.
 
     Yields:
-        (b, S, S, 3) uint8, and for each photo the reason why it is unreadable, or "".
+        (S, S, 3) uint8, and the reason why the photo is unreadable, or "".
     """
-    queue: deque[list[Future]] = deque()
-
-    def oldest() -> tuple[np.ndarray, list[str]]:
-        photos = [job.result() for job in queue.popleft()]
-        squares, problems = zip(*photos, strict=True)
-        return np.stack(squares), list(problems)
-
-    starts = ((group, k) for group in groups for k in range(0, len(group), BATCH))
-    with ThreadPoolExecutor(threads) as pool:
-        try:
-            for group, k in starts:
-                paths = group[k : k + BATCH]
-                queue.append([pool.submit(decode, encoder, p, mirror) for p in paths])
-                if len(queue) > _AHEAD:
-                    yield oldest()
-            while queue:
-                yield oldest()
-        finally:
-            pool.shutdown(cancel_futures=True)
+    read = functools.partial(decode, encoder, mirror=mirror)
+    return read_ahead(read, paths, _AHEAD, threads)
 
 
 def decode(encoder: Encoder, path: Path, mirror: bool) -> tuple[np.ndarray, str]:

@@ -27,7 +27,7 @@ from show_attend_tell.config.experiments import (
     rename,
     seed_variants,
 )
-from show_attend_tell.config.toml import parse_toml
+from show_attend_tell.config.settings import parse_toml
 from show_attend_tell.data.features import feature_path
 from show_attend_tell.data.shard_store import feature_set
 from show_attend_tell.runtime.files import atomic_write

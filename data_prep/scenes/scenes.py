@@ -36,7 +36,9 @@ RELATIONS = {
     "right of": ((-1.0, 0.0), (0.4, 0.6)),
 }
 SIDE = 168  # pixels
-SPLITS = ("train", "val", "test")
+COUNTS = {"train": 3000, "val": 200, "test": 500}  # scenes of each split
+SPLITS = tuple(COUNTS)
+_SEED = 0  # of all scenes
 
 _SHAPES_IN_SCENE = (0.2, 0.5, 0.3)  # probability of one, two, three
 _SIZES = (0.2, 0.3)  # fraction of the side
@@ -44,32 +46,21 @@ _GAP = 0.03  # minimum distance between two shapes, and to the edge
 _QUALITY = 90  # of the JPEG files
 
 
-def write_scenes(
-    folder: str | Path,
-    seed: int = 0,
-    train: int = 3000,
-    val: int = 200,
-    test: int = 500,
-) -> list[Photo]:
+def write_scenes(folder: Path) -> list[Photo]:
     """Draw a data set of scenes and write them to ``folder``/photos.
 
     Args:
         folder: the folder of the manifest; made if absent.
-        seed: seed of all scenes.
-        train: number of training scenes.
-        val: number of validation scenes.
-        test: number of test scenes.
 
     Returns:
         One row per scene; paths are relative to ``folder``.
     """
-    folder = Path(folder)
     (folder / "photos").mkdir(parents=True, exist_ok=True)
     photos = []
-    for split, count in zip(SPLITS, (train, val, test), strict=True):
+    for split, count in COUNTS.items():
         for number in range(count):
             name = f"scene-{split}-{number:05d}"
-            image, caption, objects = make_scene(seed, split, number)
+            image, caption, objects = make_scene(_SEED, split, number)
             path = folder / "photos" / f"{name}.jpg"
             image.save(path, quality=_QUALITY, subsampling=0)
             photos.append(

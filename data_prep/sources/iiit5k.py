@@ -16,8 +16,7 @@ import numpy as np
 
 from data_prep.preparation import Preparation, Prepared, Problem, Problems
 from data_prep.words.prepare import SHEET, write_words
-from show_attend_tell.data.characters import fold
-from show_attend_tell.data.words import Word, read_crop
+from show_attend_tell.data.words import Word, fold, read_crop
 from show_attend_tell.runtime.errors import DataError, PhotoError, WordsError
 from show_attend_tell.runtime.untrusted import DAMAGED, reading, require_within
 

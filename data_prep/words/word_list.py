@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from data_prep.words.fonts import INSTALL
-from show_attend_tell.data.characters import MAX_LENGTH, read_word_file
+from show_attend_tell.data.words import MAX_LENGTH, read_word_file
 from show_attend_tell.runtime.errors import DataError
 
 # Words of 1, 2, ... characters among the 2,000 of IIIT5K train, and a few longer ones.
@@ -110,7 +110,7 @@ def load_words(path: str | Path | None = None) -> WordList:
     The installed list is the package ``wordfreq``, otherwise a list of the system.
 
     Args:
-        path: see :func:`show_attend_tell.data.characters.read_word_file`.
+        path: see :func:`show_attend_tell.data.words.read_word_file`.
 
     Raises:
         WordsError: the file cannot be read, or has no word.

@@ -84,8 +84,7 @@ def draw(experiment, changes, runs, name, count, columns, scale, seed, out) -> N
     from show_attend_tell.config.runs import MODEL
     from show_attend_tell.siblings.draw.bound import Sampler
     from show_attend_tell.siblings.draw.figures import save_samples
-    from show_attend_tell.siblings.models import load_model
-    from show_attend_tell.siblings.shipped import shipped_file
+    from show_attend_tell.siblings.models import load_model, shipped_file
 
     if settings is None:
         path, source = shipped_file("generate"), "the model in the package"
@@ -135,8 +134,7 @@ def read(crops, model, beam, lexicon, attention, page, out) -> None:
     if out is not None and (attention is not None or page is not None):
         raise click.UsageError("--out cannot be combined with --attention or --html.")
     start_keras()
-    from show_attend_tell.siblings.models import load_model
-    from show_attend_tell.siblings.shipped import shipped_file
+    from show_attend_tell.siblings.models import load_model, shipped_file
     from show_attend_tell.siblings.words.generation import Lexicon, Searcher
     from show_attend_tell.siblings.words.reading import read_into_file, require_jsonl
 

@@ -5,15 +5,13 @@ photos and write the shards. All use the same paths.
 """
 
 import functools
-import itertools
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from data_prep.extract import (
     FeatureReport,
-    decoded_batches,
-    encode_batches,
+    decoded_photos,
+    encode_photos,
     extract,
 )
 from data_prep.feature_shard import Shard
@@ -59,8 +57,8 @@ def shard_writer(
 
     def write(job: tuple[Shard, tuple[Path, ...]]) -> None:
         shard, photos = job
-        decoded = decoded_batches(encoder, [photos], shard.mirrored, _DECODERS)
-        shard.write(*encode_batches(encoder, decoded))
+        decoded = decoded_photos(encoder, photos, shard.mirrored, _DECODERS)
+        shard.write(*encode_photos(encoder, decoded))
 
     return write
 
@@ -119,10 +117,7 @@ def _items(writer: FeatureWriter, photos: list[Photo]) -> Iterator[WorkItem]:
     """Yield the missing shards."""
     for number in writer.missing:
         paths = tuple(photos[row].path for row in writer.rows(number))
-        # The header and a photo show whether a worker sees the same folders.
-        files = filter(os.path.isfile, (writer.header_file, *paths))
-        yield WorkItem(
-            f"shard {number} of {writer.path}",
-            (writer.shard(number), paths),
-            tuple(itertools.islice(files, 2)),
-        )
+        # The header and photos show whether a worker sees the same folders.
+        files = writer.header_file, *paths
+        name = f"shard {number} of {writer.path}"
+        yield WorkItem(name, (writer.shard(number), paths), files)

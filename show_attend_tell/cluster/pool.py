@@ -27,6 +27,7 @@ from show_attend_tell import __version__
 from show_attend_tell.runtime.errors import ClusterError, ShowAttendTellError, one_line
 
 _ATTEMPTS = 4  # workers that one item may end
+_VERIFIED = 4  # files of an item
 _OBJECT_STORE = 200_000_000  # bytes of a Ray started here: items return counts only
 _CONNECT_SECONDS = 5.0
 
@@ -40,7 +41,8 @@ class WorkItem:
     Attributes:
         name: its name in messages; no other item has it.
         payload: argument of the job's function.
-        files: paths of files that a worker must see as the driver does.
+        files: paths of files that a worker must see as the driver does; the first
+            :data:`_VERIFIED` that exist are verified.
     """
 
     name: str
@@ -115,7 +117,8 @@ class Cluster:
 
         def start(items: Iterable[WorkItem]) -> None:
             for item in items:
-                files = map(os.path.abspath, item.files)
+                present = filter(os.path.isfile, map(os.path.abspath, item.files))
+                files = itertools.islice(present, _VERIFIED)
                 sizes = {file: os.path.getsize(file) for file in files}
                 running[task.remote(pickle.dumps((item.payload, sizes)))] = item
 

@@ -6,12 +6,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from show_attend_tell.config.settings import (
+    TOML_ERRORS,
     Experiment,
     experiment_from_dict,
     experiment_to_dict,
+    parse_toml,
     read_experiment_file,
 )
-from show_attend_tell.config.toml import TOML_ERRORS, parse_toml
 from show_attend_tell.runtime.errors import (
     ConfigError,
     nearest,

@@ -6,6 +6,8 @@ raises a :class:`ConfigError` of one line that names the file, the key and the r
 """
 
 import dataclasses
+import tomllib
+import typing
 from dataclasses import field
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
@@ -30,11 +32,16 @@ from show_attend_tell.config.fields import (
     Rate,
 )
 from show_attend_tell.config.siblings import DigitExperiment, GenerationExperiment
-from show_attend_tell.config.toml import TOML_ERRORS, describe_fault, parse_toml
 from show_attend_tell.config.words import ReadExperiment
-from show_attend_tell.runtime.errors import ConfigError, one_line, quote
+from show_attend_tell.runtime.errors import ConfigError, nearest, one_line, quote
 from show_attend_tell.runtime.untrusted import read_text_bytes
 
+# A run of dotted keys takes quadratic time.
+_LONGEST_TEXT, _LONGEST_LINE = 2**16, 2**13  # characters
+
+# Errors of parsing: a TOMLDecodeError, an integer of too many digits or a text that is
+# not UTF-8 (ValueError), and lists that are nested too deeply.
+TOML_ERRORS = (ValueError, RecursionError)
 _MOST_FAULTS = 5  # faults that one message names
 # Keys that runs of version 0.3 hold, and the values without effect.
 _RETIRED = {
@@ -241,7 +248,7 @@ def experiment_from_dict(values: dict, origin: str = "settings") -> AnyExperimen
         return TypeAdapter(tables).validate_python(values)
     except ValidationError as error:
         faults = error.errors()
-        lines = [describe_fault(fault, tables) for fault in faults[:_MOST_FAULTS]]
+        lines = [_describe_fault(fault, tables) for fault in faults[:_MOST_FAULTS]]
         if len(faults) > _MOST_FAULTS:
             lines.append(f"{len(faults) - _MOST_FAULTS} more")
         raise ConfigError(f"{origin}: {'; '.join(lines)}") from None
@@ -282,3 +289,60 @@ def read_experiment_file(path: str | Path) -> AnyExperiment:
 def experiment_to_toml(experiment: AnyExperiment) -> str:
     """Return the resolved experiment as TOML, as :func:`read_experiment_file` reads."""
     return tomli_w.dumps(experiment_to_dict(experiment))
+
+
+def parse_toml(text: str) -> dict:
+    """Parse TOML.
+
+    Raises:
+        ValueError, RecursionError: the text is too long or not TOML.
+    """
+    longest = max(map(len, text.splitlines()), default=0)
+    if len(text) > _LONGEST_TEXT or longest > _LONGEST_LINE:
+        raise ValueError(
+            f"must be at most {_LONGEST_TEXT} characters, {_LONGEST_LINE} in a line"
+        )
+    return tomllib.loads(text)
+
+
+def _describe_fault(fault: dict, tables: type) -> str:
+    """Describe one of pydantic's errors by key, fault and remedy.
+
+    Args:
+        fault: an entry of ``ValidationError.errors()``.
+        tables: the dataclass of the settings, whose keys are suggested.
+    """
+    key = " ".join(".".join(map(str, fault["loc"])).split())[:80] or "settings"
+    if fault["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
+        close = _nearest(key, tables)
+        return f"{key}: unknown key{close}; remove it or correct its spelling"
+    if fault["type"] in ("missing", "missing_argument"):
+        return f"{key}: missing, add it"
+    if fault["type"] == "value_error":  # raised above, with the value received
+        return f"{key}: {one_line(fault['ctx']['error'], 300)}"
+    message = fault["msg"]
+    if fault["type"] == "string_pattern_mismatch":  # of a name
+        message = (
+            "must be the name of a folder: letters, digits, '_', '-' and single dots, "
+            "a letter or digit first"
+        )
+    return f"{key}: {message}. Received: {quote(fault['input'])}"
+
+
+def _nearest(key: str, tables: type) -> str:
+    """Return ``, nearest: <known key>``, empty if no known key is similar."""
+    names = [field.name for field in dataclasses.fields(tables)]
+    known = _known_keys(tables) if "." in key else names + _known_keys(tables)
+    same = [name for name in known if name.split(".")[-1] == key.split(".")[-1]]
+    return f", nearest: {same[0]}" if same else nearest(key, known)
+
+
+def _known_keys(tables: type) -> list[str]:
+    """Return every key of every table as ``table.key``."""
+    return [
+        f"{table.name}.{field.name}"
+        for table in dataclasses.fields(tables)
+        for kind in (table.type, *typing.get_args(table.type))  # or of `table | None`
+        if dataclasses.is_dataclass(kind)
+        for field in dataclasses.fields(kind)
+    ]

@@ -7,9 +7,7 @@ lengths, so that few graphs are compiled.
 """
 
 import itertools
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +17,7 @@ from show_attend_tell.data.features import FeatureReader
 from show_attend_tell.data.vocabulary import END, PAD, START, Vocabulary
 from show_attend_tell.runtime.errors import FeatureError
 from show_attend_tell.runtime.gc_pause import uncollected
+from show_attend_tell.runtime.read_ahead import read_ahead
 
 _AHEAD = 4  # batches read ahead of training
 
@@ -193,8 +192,7 @@ class CaptionBatches:
     Args:
         captions: encoded captions.
         rows: row of each photo in the feature files, (photos,).
-        readers: one reader, or two where photos are mirrored with probability 1/2;
-            both have the same photos in the same rows.
+        readers: see :func:`read_views`; they have the same photos in the same rows.
         batch_size: B, the captions of a batch.
         seed: seed of the order and of the mirroring.
         few_lengths: see :func:`padded_length`.
@@ -270,15 +268,10 @@ class CaptionBatches:
             FeatureError: features cannot be read.
         """
         batches = self.batches(epoch, start)
-        pool = ThreadPoolExecutor(1)
-        jobs = deque(pool.submit(next, batches, None) for _ in range(_AHEAD))
-        try:
-            while (batch := jobs.popleft().result()) is not None:
-                jobs.append(pool.submit(next, batches, None))
-                annotations, inputs, targets = map(tf.constant, batch)
-                yield {"annotations": annotations, "tokens": inputs}, targets
-        finally:
-            pool.shutdown(cancel_futures=True)
+        numbers = range(start, self.steps)
+        for batch in read_ahead(lambda _: next(batches), numbers, _AHEAD):
+            annotations, inputs, targets = map(tf.constant, batch)
+            yield {"annotations": annotations, "tokens": inputs}, targets
 
 
 def measure_deviation(

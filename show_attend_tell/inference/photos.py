@@ -5,10 +5,8 @@ import dataclasses
 import io
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 from PIL import Image
@@ -25,7 +23,6 @@ from show_attend_tell.data.preprocessing import (
 from show_attend_tell.runtime.errors import PhotoError, one_line
 
 Photo = str | os.PathLike | bytes | bytearray | Image.Image | np.ndarray
-Item, Content = TypeVar("Item"), TypeVar("Content")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -215,21 +212,3 @@ def _from_array(pixels: np.ndarray) -> Image.Image:
             "a list"
         )
     return upright_rgb(Image.fromarray(pixels))
-
-
-def read_ahead(
-    read: Callable[[Item], Content], items: Sequence[Item], size: int
-) -> Iterator[list[Content]]:
-    """Yield batches of ``read(item)``; a thread reads the next batch meanwhile."""
-
-    def read_batch(start: int) -> list[Content]:
-        return [read(item) for item in items[start : start + size]]
-
-    following = None
-    with ThreadPoolExecutor(1) as pool:
-        for start in range(0, len(items), size):
-            present, following = following, pool.submit(read_batch, start)
-            if present is not None:
-                yield present.result()
-        if following is not None:
-            yield following.result()

@@ -27,7 +27,6 @@ from show_attend_tell.inference.photos import (
     Photo,
     find_photos,
     open_input,
-    read_ahead,
     to_input,
 )
 from show_attend_tell.inference.request import CaptionRequest, is_sampled
@@ -42,6 +41,7 @@ from show_attend_tell.inference.result import (
 from show_attend_tell.inference.saving import save_model
 from show_attend_tell.models.pretrained import DEFAULT, model_path
 from show_attend_tell.runtime.errors import CaptionError, PhotoError
+from show_attend_tell.runtime.read_ahead import read_ahead
 
 VIEW = 512  # longest side of a displayed photo, in pixels
 
@@ -208,10 +208,13 @@ class CaptioningPipeline:
         size = 1 if count == 1 or request.region is not None else self.engine.batch
         decoding = dataclasses.replace(self.decoding(request), batch_size=size)
 
-        def read(photo: Path | NamedPhoto | Failure) -> _Opened | Failure | None:
-            return None if present and present(photo) else self._read(photo)
+        def read(start: int) -> list[_Opened | Failure | None]:
+            return [
+                None if present and present(photo) else self._read(photo)
+                for photo in photos[start : start + size]
+            ]
 
-        for batch in read_ahead(read, photos, size):
+        for batch in read_ahead(read, range(0, len(photos), size)):
             if request.region is None:
                 batch = self._caption_batch(batch, decoding, count)
             elif isinstance(batch[0], _Opened):

@@ -3,41 +3,34 @@
 The latter are the baselines of Sec. 4.1 of arXiv:1406.6247.
 """
 
-import dataclasses
-
 import keras
 import numpy as np
 from keras import ops
 
 from show_attend_tell.config.siblings import ClassifierSettings
-from show_attend_tell.siblings.layers import make_dense
+from show_attend_tell.siblings.layers import SiblingModel, make_dense
 
 FILTERS, FILTER, STRIDE = 8, 10, 5  # of the paper's convolution
 
 
-class DigitClassifier(keras.Model):
+class DigitClassifier(SiblingModel):
     """A classifier of pictures; a subclass adds its layers and :meth:`call`.
 
     Attributes:
-        settings_class: dataclass of the settings.
         glimpses: number of glimpses at a picture, 0 if the model sees it whole.
 
     Args:
-        settings: an instance of ``settings_class``, or its values.
+        settings: see :class:`SiblingModel`, as for ``seed``.
         canvas: H, side of a picture in pixels.
         classes: number of classes.
-        seed: seed of the initial weights.
     """
 
-    settings_class: type
+    sizes = ("canvas", "classes")
     glimpses = 0
 
     def __init__(self, settings, canvas, classes=10, seed=0, **kwargs):
-        super().__init__(**kwargs)
-        if isinstance(settings, dict):
-            settings = self.settings_class(**settings)
-        self.settings, self.canvas = settings, canvas
-        self.classes, self.seed = classes, seed
+        super().__init__(settings, seed, **kwargs)
+        self.canvas, self.classes = canvas, classes
 
     def losses_of(self, labels, outputs) -> dict:
         """Return the loss of a training step and the values to log, as scalars.
@@ -58,16 +51,6 @@ class DigitClassifier(keras.Model):
         wrong = ops.not_equal(ops.cast(ops.argmax(logits, axis=-1), "int32"), labels)
         error = 100 * ops.mean(ops.cast(wrong, "float32"))
         return {"loss": loss, "cross_entropy": loss, "error": error}
-
-    def get_config(self):
-        """Return the arguments of the constructor."""
-        return {
-            **super().get_config(),
-            "settings": dataclasses.asdict(self.settings),
-            "canvas": self.canvas,
-            "classes": self.classes,
-            "seed": self.seed,
-        }
 
 
 @keras.saving.register_keras_serializable("show_attend_tell")

@@ -1,4 +1,6 @@
-"""Define the dense and recurrent layers of the models of digits and words."""
+"""Define the base and the layers of the models of digits and words."""
+
+import dataclasses
 
 import keras
 import numpy as np
@@ -8,6 +10,37 @@ from show_attend_tell.models.lstm.cell import OrthogonalGates, lstm_update
 from show_attend_tell.runtime.backend import scan
 
 _GATES = {"lstm": 4, "rnn": 1}
+
+
+class SiblingModel(keras.Model):
+    """A model of digits or words; a subclass adds its layers.
+
+    Attributes:
+        settings_class: dataclass of the settings.
+        sizes: the constructor's arguments beside settings and seed.
+
+    Args:
+        settings: an instance of ``settings_class``, or its values.
+        seed: seed of the initial weights and of the model's random numbers.
+    """
+
+    settings_class: type
+    sizes: tuple[str, ...] = ()
+
+    def __init__(self, settings, seed=0, **kwargs):
+        super().__init__(**kwargs)
+        if isinstance(settings, dict):
+            settings = self.settings_class(**settings)
+        self.settings, self.seed = settings, seed
+
+    def get_config(self):
+        """Return the arguments of the constructor."""
+        return {
+            **super().get_config(),
+            "settings": dataclasses.asdict(self.settings),
+            **{name: getattr(self, name) for name in self.sizes},
+            "seed": self.seed,
+        }
 
 
 def make_dense(inputs, units, name, initializer, activation=None):

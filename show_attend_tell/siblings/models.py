@@ -1,8 +1,9 @@
-"""Build and load the models of digits and words."""
+"""Build and load the models of digits and words, those of the package included."""
 
 import functools
 import math
 import tempfile
+from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
 
@@ -19,13 +20,17 @@ from show_attend_tell.reference.model_file import (
     read_weight,
     require_weights,
 )
-from show_attend_tell.runtime.errors import ModelFileError
+from show_attend_tell.runtime.errors import ModelFileError, PretrainedModelError
 from show_attend_tell.runtime.untrusted import SCALE
 from show_attend_tell.siblings.classifier import PictureClassifier
 from show_attend_tell.siblings.draw.model import Draw, WindowClassifier
 from show_attend_tell.siblings.ram.model import RecurrentAttention
 from show_attend_tell.siblings.words.model import Reader
 
+FOLDER = Path(str(files(__package__))) / "weights"
+# The experiments whose models are in the package, with 8 bits per weight; `export`
+# writes them from the runs of these experiments.
+SHIPPED = {"classify": "ram_mnist", "generate": "draw_mnist", "read": "read_words"}
 # The classes of each task's models.
 CLASSES = {
     "classify": (RecurrentAttention, PictureClassifier, WindowClassifier),
@@ -34,14 +39,13 @@ CLASSES = {
 }
 _CLASS_OF = {cls.__name__: cls for classes in CLASSES.values() for cls in classes}
 _SIDE = Annotated[int, Field(ge=1, le=1000)]
-_SIZES = {"Draw": ("height", "width"), "Reader": ()}  # else the values below
 # The types of the values in a model's file.
 _SAVED = {
     name: create_model(
         name,
         settings=(cls.settings_class, ...),
         seed=(Seed, 0),
-        **dict.fromkeys(_SIZES.get(name, ("canvas", "classes")), (_SIDE, ...)),
+        **dict.fromkeys(cls.sizes, (_SIDE, ...)),
     )
     for name, cls in _CLASS_OF.items()
 }
@@ -91,6 +95,22 @@ def load_model(path: Path, task: str, experiment=None) -> keras.Model:
             "train again with --overwrite"
         )
     return model
+
+
+def shipped_file(task: str) -> Path:
+    """Return the file of the package's model of a task.
+
+    Raises:
+        PretrainedModelError: the installation has no such model.
+    """
+    name = SHIPPED[task]
+    path = FOLDER / f"{name}.keras"
+    if not path.is_file():
+        raise PretrainedModelError(
+            f"{path}: this installation has no trained {name}; train one with "
+            f"`make prepare train EXPERIMENT={name}`, and name the model of its run"
+        )
+    return path
 
 
 def _built(saved: SavedModel) -> keras.Model:

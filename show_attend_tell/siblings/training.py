@@ -9,35 +9,68 @@ import numpy as np
 import tensorflow as tf
 
 from show_attend_tell.config import runs
-from show_attend_tell.config.siblings import DigitExperiment, GenerationExperiment
-from show_attend_tell.config.words import ReadExperiment
-from show_attend_tell.data.digits import read_digits
+from show_attend_tell.config.settings import AnyExperiment
+from show_attend_tell.data.digits import Digits
+from show_attend_tell.data.words import WordData
+from show_attend_tell.runtime.read_ahead import read_ahead
+from show_attend_tell.siblings.evaluation import read_split
 from show_attend_tell.siblings.models import build_model
 from show_attend_tell.training.loop import Summary, Task, Trainer
 
-AnyExperiment = DigitExperiment | GenerationExperiment | ReadExperiment
+_AHEAD = 4  # batches made ahead of training
 
 
 class SiblingTask(Task):
-    """The shared half of the trainings.
+    """The shared half of the trainings, which use every example once an epoch.
+
+    An epoch leaves out the examples after its last whole batch, different examples in
+    every epoch, because a smaller batch would need another graph. The task is its own
+    objective; a subclass also has ``make_batch``, which returns the arrays of a batch,
+    a tuple, from the rows of its examples and the seed of its random numbers.
+
+    Attributes:
+        step: the training step, a ``tf.function`` of these arrays as tensors, which
+            returns values to log.
 
     Args:
         experiment: the settings.
-        digest: digest of the training data.
+        data: the training data.
     """
+
+    step: Callable
 
     other = "other digits"
 
-    def __init__(self, experiment: AnyExperiment, digest: str):
+    def __init__(self, experiment: AnyExperiment, data: Digits | WordData):
         super().__init__(experiment)
-        self.digest, self.model = digest, build_model(experiment)
+        self.digest, self.model = data.digest(), build_model(experiment)
+        self.objective, self.count = self, len(data.images)
+        self.batch = min(self.settings.batch_size, self.count)
 
     @classmethod
-    def open(cls, experiment: AnyExperiment, folder: Path, runs_folder: Path) -> Self:
-        """Return the task with the digits of a prepared folder."""
-        count = experiment.data.validation
-        digits = (read_digits(folder, split, count) for split in ("train", "val"))
-        return cls(experiment, *digits)
+    def open(cls, experiment: AnyExperiment, work: Path, runs_folder: Path) -> Self:
+        """Return the task with the prepared training and validation data."""
+        data = (read_split(experiment, work, split) for split in ("train", "val"))
+        return cls(experiment, *data)
+
+    @property
+    def steps(self) -> int:
+        """Number of updates in an epoch."""
+        return self.count // self.batch
+
+    def updates(self, epoch: int, start: int = 0) -> Iterator[dict]:
+        """Apply the updates of an epoch from number `start` on; yield values to log."""
+        batches, numbers = self.batches(epoch, start), range(start, self.steps)
+        for batch in read_ahead(lambda _: next(batches), numbers, _AHEAD):
+            yield self.step(*tf.nest.map_structure(tf.constant, batch))
+
+    def batches(self, epoch: int, start: int = 0) -> Iterator[tuple]:
+        """Yield batches; each depends only on the seed, the epoch and its number."""
+        seed, B = self.settings.seed, self.batch
+        order = np.random.default_rng([seed, epoch]).permutation(self.count)
+        for number in range(start, self.steps):
+            rows = order[number * B : (number + 1) * B]
+            yield self.make_batch(rows, [seed, epoch, number])
 
 
 def train_task(
@@ -62,59 +95,11 @@ def train_task(
             kept.
         KeyboardInterrupt: after the checkpoint was written, or in the first update.
     """
-    folder = Path(work) / experiment.data.name
-    trainer = Trainer(task_class.open(experiment, folder, Path(runs_folder)))
+    trainer = Trainer(task_class.open(experiment, Path(work), Path(runs_folder)))
     # Last, as it may replace a run.
     with runs.lock_run(experiment, runs_folder):
         run = runs.open_run(experiment, runs_folder, resume, overwrite)
         return trainer.run(run, resume, progress)
-
-
-class Updates:
-    """The updates of a training that uses every example once an epoch.
-
-    An epoch leaves out the examples after its last whole batch, different examples in
-    every epoch, because a smaller batch would need another graph.
-
-    Args:
-        settings: the table ``[training]``.
-        count: number of examples.
-        make_batch: returns the arrays of a batch, a tuple, from the rows of its
-            examples and the seed of its random numbers.
-        step: the training step, a ``tf.function`` of these arrays as tensors, which
-            returns values to log.
-    """
-
-    def __init__(self, settings, count: int, make_batch: Callable, step: Callable):
-        self.settings, self.count = settings, count
-        self.make_batch, self.step = make_batch, step
-        self.batch = min(settings.batch_size, count)
-
-    @property
-    def steps(self) -> int:
-        """Number of updates in an epoch."""
-        return self.count // self.batch
-
-    def updates(self, epoch: int, start: int = 0) -> Iterator[dict]:
-        """Apply the updates of an epoch from number `start` on; yield values to log."""
-        signature = tf.nest.map_structure(
-            lambda x: tf.TensorSpec([None] * x.ndim, x.dtype), next(self.batches(0))
-        )
-        dataset = tf.data.Dataset.from_generator(
-            lambda: self.batches(epoch, start), output_signature=signature
-        )
-        options = tf.data.Options()
-        options.autotune.enabled = False  # it would delay the start of an epoch
-        for batch in dataset.prefetch(4).with_options(options):
-            yield self.step(*batch)
-
-    def batches(self, epoch: int, start: int = 0) -> Iterator[tuple]:
-        """Yield batches; each depends only on the seed, the epoch and its number."""
-        seed, B = self.settings.seed, self.batch
-        order = np.random.default_rng([seed, epoch]).permutation(self.count)
-        for number in range(start, self.steps):
-            rows = order[number * B : (number + 1) * B]
-            yield self.make_batch(rows, [seed, epoch, number])
 
 
 def compile_step(model: keras.Model, values_of: Callable[..., dict], jit_compile: bool):

@@ -64,7 +64,7 @@ def photos(tmp_path_factory) -> Path:
 
 def run(photos, out, choices=None, address="auto", **options):
     request = CaptionRequest((tiny_pipeline().file,), **(choices or {}))
-    return caption_on_cluster(address, request, [photos], out, shown=False, **options)
+    return caption_on_cluster(address, request, [photos], out, **options)
 
 
 def lines(out: Path) -> bytes:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refused
 
-from show_attend_tell.data.characters import (
+from show_attend_tell.data.words import (
     CHARACTERS,
     END,
     MAX_LENGTH,

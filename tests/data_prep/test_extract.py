@@ -8,7 +8,7 @@ import pytest
 import tiny_run
 from tiny_pipeline import write_photos
 
-from data_prep.extract import BATCH, encode_batches, extract
+from data_prep.extract import BATCH, encode_photos, extract
 from data_prep.feature_writer import FeatureWriter
 from show_attend_tell.config.settings import Experiment
 from show_attend_tell.data import manifest
@@ -91,8 +91,8 @@ class OfLargeValues:
 
 
 def test_features_are_clipped_to_the_range_of_float16_and_unreadable_photos_are_zeros():
-    batches = [(np.zeros((3, 8, 8, 3), np.uint8), ["", "", "truncated"])]
-    features, reasons = encode_batches(OfLargeValues(), batches)
+    photos = [(np.zeros((8, 8, 3), np.uint8), text) for text in ("", "", "truncated")]
+    features, reasons = encode_photos(OfLargeValues(), iter(photos))
     assert features.dtype == np.float16
     largest = np.finfo(np.float16).max
     np.testing.assert_array_equal(features.ravel(), [largest, -largest, 0])

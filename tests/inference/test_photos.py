@@ -1,7 +1,6 @@
 """Photos in folders: names, links, loops, entries that cannot be read."""
 
 import os
-import threading
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,7 @@ from child_process import special_entries
 from PIL import Image, features
 
 from show_attend_tell.data import preprocessing
-from show_attend_tell.inference.photos import find_photos, read_ahead
+from show_attend_tell.inference.photos import find_photos
 from show_attend_tell.inference.result import Caption, Failure
 
 
@@ -174,32 +173,3 @@ def test_folders_that_cannot_be_read_are_failures(tmp_path):
     assert sorted(found, key=str) == sorted(
         [failure, tmp_path / "open" / "a.jpg", failure], key=str
     )
-
-
-@pytest.mark.parametrize("count", [0, 1, 3, 4, 7])
-def test_batches_are_those_of_the_items_in_order(count):
-    found = list(read_ahead(str, range(count), 3))
-    assert [len(batch) for batch in found] == [3] * (count // 3) + [count % 3] * (
-        count % 3 > 0
-    )
-    assert sum(found, []) == [str(one) for one in range(count)]
-
-
-def test_the_next_batch_is_read_while_the_present_one_is_used():
-    read = threading.Event()
-
-    def mark(item):
-        if item == 2:
-            read.set()
-        return item
-
-    batches = read_ahead(mark, range(6), 2)
-    assert next(batches) == [0, 1]
-    assert read.wait(10)
-
-
-def test_an_error_of_reading_is_raised_at_its_batch():
-    batches = read_ahead({0: "a", 1: "b"}.__getitem__, range(3), 1)
-    assert [next(batches), next(batches)] == [["a"], ["b"]]
-    with pytest.raises(KeyError):
-        next(batches)

@@ -23,12 +23,16 @@ from show_attend_tell.data.words import normalise
 from show_attend_tell.deployment.server.sibling_models import DigitModels, WordReader
 from show_attend_tell.reference import model_file
 from show_attend_tell.runtime.errors import ModelFileError, PretrainedModelError
-from show_attend_tell.siblings import shipped
+from show_attend_tell.siblings import models
 from show_attend_tell.siblings.classifier import PictureClassifier
 from show_attend_tell.siblings.draw.model import WindowClassifier
-from show_attend_tell.siblings.models import build_model, load_model
+from show_attend_tell.siblings.models import (
+    SHIPPED,
+    build_model,
+    load_model,
+    shipped_file,
+)
 from show_attend_tell.siblings.ram.model import PlaceNoise
-from show_attend_tell.siblings.shipped import SHIPPED, shipped_file
 from show_attend_tell.siblings.words.model import Reader
 
 MOST_BYTES = 5_000_000  # of a file in the package
@@ -197,7 +201,7 @@ def test_arrays_of_another_file_and_nan_are_refused(sources, tmp_path):
 
 
 def test_exported_files_are_those_of_the_page(sources, tmp_path, monkeypatch):
-    monkeypatch.setattr(shipped, "FOLDER", tmp_path)
+    monkeypatch.setattr(models, "FOLDER", tmp_path)
     with refused(PretrainedModelError, "EXPERIMENT=draw_mnist"):
         shipped_file("generate")
     for name in SHIPPED.values():

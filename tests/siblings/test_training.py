@@ -34,7 +34,7 @@ from show_attend_tell.siblings.draw import evaluation as drawing
 from show_attend_tell.siblings.draw import training as draw
 from show_attend_tell.siblings.draw.bound import Measurer
 from show_attend_tell.siblings.draw.model import Draw
-from show_attend_tell.siblings.evaluation import open_digits
+from show_attend_tell.siblings.evaluation import open_split
 from show_attend_tell.siblings.models import build_model
 from show_attend_tell.siblings.ram import evaluation as classification
 from show_attend_tell.siblings.ram import prediction
@@ -220,7 +220,7 @@ def test_a_loss_that_is_not_finite_stops_training(work, tmp_path, monkeypatch, n
     def updates(self, *position):
         yield {"loss": np.nan, key: np.nan}
 
-    monkeypatch.setattr(shared.Updates, "updates", updates)
+    monkeypatch.setattr(shared.SiblingTask, "updates", updates)
     inputs = "crops" if name == "words" else "digits"
     with pytest.raises(TrainingError, match=f"the {inputs} may be damaged"):
         go(work, name, tmp_path)
@@ -229,7 +229,7 @@ def test_a_loss_that_is_not_finite_stops_training(work, tmp_path, monkeypatch, n
 def batches(work, name, epoch, start=0, **changes):
     """Return the batches of an epoch, as lists of arrays."""
     sibling = SIBLINGS[name]
-    task = sibling.task.open(sibling.experiment(**changes), work / "made-up", work)
+    task = sibling.task.open(sibling.experiment(**changes), work, work)
     return list(map(tf.nest.flatten, task.objective.batches(epoch, start)))
 
 
@@ -272,7 +272,7 @@ def test_the_step_compiled_by_xla_equals_the_other_one(work, monkeypatch, rng, n
     changes = {"glimpse": {"samples": 2}} if name == "ram" else {}
     for jit_compile in (False, True):
         chosen = sibling.experiment(training={"jit_compile": jit_compile}, **changes)
-        task = sibling.task.open(chosen, work / "made-up", work)
+        task = sibling.task.open(chosen, work, work)
         task.compile(10)
         for found in itertools.islice(task.objective.updates(0), 2):
             values.append({k: float(v) for k, v in found.items()})
@@ -354,10 +354,10 @@ def test_the_split_and_the_way_to_measure_are_chosen(runs, work, tmp_path):
     made_up_digits.prepare(tmp_path)
     for name in ("ram", "draw"):  # the validation digits if there are no test digits
         experiment = SIBLINGS[name].experiment()
-        split, chosen = open_digits(experiment, tmp_path, None)
+        split, chosen = open_split(experiment, tmp_path, None)
         assert (split, len(chosen.labels)) == ("val", 16)
         with pytest.raises(DigitsError, match="has no test digits"):
-            open_digits(experiment, tmp_path, "test")
+            open_split(experiment, tmp_path, "test")
     arguments = tiny_reader.experiment(), work, runs("words").folder.parent
     with pytest.raises(WordsError, match="'train' or 'val'"):
         reading.evaluate(*arguments, split="test")

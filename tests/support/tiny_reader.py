@@ -9,8 +9,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from show_attend_tell.config.settings import experiment_from_dict
 from show_attend_tell.config.words import ReaderSettings
-from show_attend_tell.data.characters import CHARACTERS
-from show_attend_tell.data.words import IMAGES, Word, write_manifest
+from show_attend_tell.data.words import CHARACTERS, IMAGES, Word, write_manifest
 from show_attend_tell.deployment.server.sibling_models import WordReader
 from show_attend_tell.siblings.words.model import Reader
 

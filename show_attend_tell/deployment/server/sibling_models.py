@@ -11,11 +11,10 @@ from show_attend_tell.runtime.errors import PhotoError
 from show_attend_tell.siblings.draw.bound import Sampler
 from show_attend_tell.siblings.draw.figures import probabilities, written_boxes
 from show_attend_tell.siblings.draw.model import Draw
-from show_attend_tell.siblings.models import load_model
+from show_attend_tell.siblings.models import load_model, shipped_file
 from show_attend_tell.siblings.ram.figures import retina_glimpses
 from show_attend_tell.siblings.ram.model import RecurrentAttention
 from show_attend_tell.siblings.ram.prediction import Predictor
-from show_attend_tell.siblings.shipped import shipped_file
 from show_attend_tell.siblings.words.figures import seen_width
 from show_attend_tell.siblings.words.generation import Searcher
 from show_attend_tell.siblings.words.model import Reader

@@ -1,13 +1,12 @@
 """Measure the bound of a trained model in nats, and draw what it generates."""
 
+import functools
 import hashlib
 import math
 from pathlib import Path
 
 import numpy as np
 
-from show_attend_tell.config import runs
-from show_attend_tell.config.siblings import GenerationExperiment
 from show_attend_tell.data.digits import held_out_binary
 from show_attend_tell.runtime.files import atomic_write
 from show_attend_tell.siblings.draw.bound import Measurer, Sampler
@@ -18,54 +17,44 @@ from show_attend_tell.siblings.draw.figures import (
     save_samples,
 )
 from show_attend_tell.siblings.draw.model import Draw
-from show_attend_tell.siblings.evaluation import Report, open_digits
-from show_attend_tell.siblings.models import load_model
+from show_attend_tell.siblings.evaluation import (
+    Measured,
+    Report,
+    evaluate_run,
+    read_split,
+)
 
 WEIGHTED, SAMPLES = 1000, 50  # pictures and samples of the importance-weighted bound
 GENERATED, COMPARED = 100, 10  # pictures drawn, and pictures compared with digits
 _SCALE = 3  # side of a pixel in a figure
 
 
-def evaluate(
-    experiment: GenerationExperiment,
-    work: str | Path = "prepared",
-    runs_folder: str | Path = "experiments/runs",
-    split: str | None = None,
-) -> Report:
-    """Measure the bound of a run's model; write ``scores.json`` and figures.
-
-    See :mod:`siblings.evaluation` for the arguments.
-
-    Raises:
-        DigitsError: the prepared digits are absent, damaged, or not of the split.
-        ModelFileError: the model is absent, damaged or of other settings.
-    """
-    run = Path(runs_folder) / experiment.name
-    split, digits = open_digits(experiment, work, split)
-    _, training = open_digits(experiment, work, "train")
-    model = load_model(run / runs.MODEL, "generate", experiment)
-    images = held_out_binary(digits, experiment.data, split)
-    scores = {"experiment": experiment.name, "split": split, **measure(model, images)}
+def measure(run: Measured) -> Report:
+    """Measure the bound of a model, and draw samples."""
+    images = held_out_binary(run.data, run.experiment.data, run.split)
+    scores = bounds(run.model, images)
     scores["measured"] = (
-        f"fixed binarisation; {experiment.data.binarise} in training; one sample of z "
-        "for each picture"
+        f"fixed binarisation; {run.experiment.data.binarise} in training; one sample "
+        "of z for each picture"
     )
     scores["pixels_digest"] = hashlib.sha256(np.ascontiguousarray(images)).hexdigest()
     text = [
-        "{experiment}, {split}, {pictures:,} pictures",
+        f"{run.experiment.name}, {run.split}, {{pictures:,}} pictures",
         "bound {bound:.2f} nats, standard error {standard_error:.2f}: {measured}",
         "reconstruction {reconstruction:.2f}, divergence {divergence:.2f} nats; "
         "{bits_per_pixel:.4f} bits per pixel",
         "importance-weighted bound {weighted_bound:.2f} nats: {weighted_samples} "
         "samples, first {weighted_pictures:,} pictures",
     ]
-    figures = save_figures(run / "figures", model, training.images)
-    report = Report(scores, [line.format(**scores) for line in text], figures)
-    report.write(run, experiment)
-    return report
+    training = read_split(run.experiment, run.work, "train")
+    figures = save_figures(run.folder / "figures", run.model, training.images)
+    return Report(scores, [line.format(**scores) for line in text], figures)
 
 
-def measure(model: Draw, images: np.ndarray) -> dict:
+evaluate = functools.partial(evaluate_run, measure)
+
+
+def bounds(model: Draw, images: np.ndarray) -> dict:
     """Return the scores of a model on binary pictures (N, H, W), in nats a picture."""
     measurer, N = Measurer(model), len(images)
     terms, first = measurer.bound(images), images[:WEIGHTED]

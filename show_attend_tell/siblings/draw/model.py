@@ -27,8 +27,6 @@ Sizes: B batch, T steps, H and W height and width of a picture, P = H W pixels, 
 filters on each axis, Z width of z.
 """
 
-import dataclasses
-
 import keras
 import numpy as np
 from keras import ops
@@ -42,30 +40,26 @@ from show_attend_tell.siblings.draw.filter_bank import (
     read_patch,
     write_patch,
 )
-from show_attend_tell.siblings.layers import Affine, Lstm
+from show_attend_tell.siblings.layers import Affine, Lstm, SiblingModel
 
 
 @keras.saving.register_keras_serializable("show_attend_tell")
-class Draw(keras.Model):
+class Draw(SiblingModel):
     """A model that generates pictures step by step.
 
     Args:
-        settings: a :class:`config.siblings.DrawSettings`, or its values.
+        settings: see :class:`SiblingModel`, as for ``seed``.
         height: H.
         width: W.
-        seed: seed of the initial weights and of the noise.
     """
 
-    settings_class = DrawSettings
+    settings_class, sizes = DrawSettings, ("height", "width")
 
     def __init__(self, settings, height, width, seed=0, **kwargs):
-        super().__init__(**kwargs)
-        if isinstance(settings, dict):
-            settings = DrawSettings(**settings)
-        self.settings, self.seed = settings, seed
+        super().__init__(settings, seed, **kwargs)
         self.height, self.width = height, width
         self.generator = keras.random.SeedGenerator(seed)
-        s, pixels = settings, height * width
+        s, pixels = self.settings, height * width
         seeds = [int(k) for k in np.random.SeedSequence(seed).generate_state(6) // 2]
         kernels = [keras.initializers.GlorotUniform(k) for k in seeds]
         seen = 2 * s.read**2 if s.attention else pixels
@@ -216,16 +210,6 @@ class Draw(keras.Model):
         }
         each = {f"divergence_{t + 1}": steps[t] for t in range(self.settings.steps)}
         return {"loss": sum(parts.values()), **parts, **each}
-
-    def get_config(self):
-        """Return the arguments of the constructor."""
-        return {
-            **super().get_config(),
-            "settings": dataclasses.asdict(self.settings),
-            "height": self.height,
-            "width": self.width,
-            "seed": self.seed,
-        }
 
 
 @keras.saving.register_keras_serializable("show_attend_tell")

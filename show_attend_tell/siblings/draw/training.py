@@ -19,7 +19,6 @@ from show_attend_tell.siblings.draw.figures import canvas_strip, sample_grid
 from show_attend_tell.siblings.draw.model import Draw
 from show_attend_tell.siblings.training import (
     SiblingTask,
-    Updates,
     compile_step,
     train_task,
 )
@@ -38,7 +37,7 @@ class GenerationTask(SiblingTask):
     def __init__(
         self, experiment: GenerationExperiment, digits: Digits, validation: Digits
     ):
-        super().__init__(experiment, digits.digest())
+        super().__init__(experiment, digits)
         self.pictures = held_out_binary(validation, experiment.data, "val")
         self.dynamic = experiment.data.binarise == "dynamic"
         digits = digits if self.dynamic else binarise_fixed(digits, "train")
@@ -55,8 +54,7 @@ class GenerationTask(SiblingTask):
             # Outside XLA, which spends a fifth of the step on the noise on a CPU.
             return update(images, self.model.sample_noise(tf.shape(images)[0]))
 
-        count = len(self.images)
-        self.objective = Updates(self.settings, count, self.make_batch, step)
+        self.step = step
         self._measurer = None
 
     def make_batch(self, rows: np.ndarray, seed: list[int]) -> tuple[np.ndarray]:

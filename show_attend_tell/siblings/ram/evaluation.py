@@ -1,14 +1,11 @@
 """Measure the error of a trained classifier of digits, and draw its glimpses."""
 
-from pathlib import Path
+import functools
 
 import numpy as np
 
-from show_attend_tell.config import runs
-from show_attend_tell.config.siblings import DigitExperiment
 from show_attend_tell.data.digits import held_out_pictures
-from show_attend_tell.siblings.evaluation import Report, open_digits
-from show_attend_tell.siblings.models import load_model
+from show_attend_tell.siblings.evaluation import Measured, Report, evaluate_run
 from show_attend_tell.siblings.ram.figures import (
     glimpses_of,
     save_glimpses,
@@ -27,24 +24,10 @@ _MEASURED = {
 }
 
 
-def evaluate(
-    experiment: DigitExperiment,
-    work: str | Path = "prepared",
-    runs_folder: str | Path = "experiments/runs",
-    split: str | None = None,
-) -> Report:
-    """Measure the error of a run's model; write ``scores.json`` and figures.
-
-    See :mod:`siblings.evaluation` for the arguments.
-
-    Raises:
-        DigitsError: the prepared digits are absent, damaged, or not of the split.
-        ModelFileError: the model is absent, damaged or of other settings.
-    """
-    run = Path(runs_folder) / experiment.name
-    split, digits = open_digits(experiment, work, split)
-    images, labels = held_out_pictures(digits, experiment.data, split)
-    model = load_model(run / runs.MODEL, "classify", experiment)
+def measure(run: Measured) -> Report:
+    """Measure the error of a classifier, and draw its glimpses."""
+    images, labels = held_out_pictures(run.data, run.experiment.data, run.split)
+    model = run.model
     predict, figures = Predictor(model), []
     look = predict.usual_look
     seeds = SEEDS if predict.looks else (0,)
@@ -54,12 +37,10 @@ def evaluate(
         shown = images[:DRAWN]
         seen = predict(shown, look)
         glimpses = glimpses_of(model, shown, seen)
-        figures = save_glimpses(run / "figures", shown, glimpses, seen.classes)
+        figures = save_glimpses(run.folder / "figures", shown, glimpses, seen.classes)
     error = float(np.mean(errors))
-    measured = _MEASURED[look or ("window" if experiment.draw else "whole")]
+    measured = _MEASURED[look or ("window" if run.experiment.draw else "whole")]
     scores = {
-        "experiment": experiment.name,
-        "split": split,
         "pictures": len(labels),
         "error": error,  # in percent, as all errors
         "measured": measured,
@@ -67,13 +48,14 @@ def evaluate(
         "others": others,  # with other ways to choose places
     }
     text = [
-        f"{experiment.name}, {split}, {len(labels):,} pictures",
+        f"{run.experiment.name}, {run.split}, {len(labels):,} pictures",
         f"error {error:.2f} %: {measured}",
         *(f"{name} {value:.2f} %" for name, value in others.items()),
     ]
-    report = Report(scores, text, figures)
-    report.write(run, experiment)
-    return report
+    return Report(scores, text, figures)
+
+
+evaluate = functools.partial(evaluate_run, measure)
 
 
 def _other_errors(

@@ -1,7 +1,6 @@
 """Train a classifier of digits."""
 
 import functools
-import logging
 
 import numpy as np
 import tensorflow as tf
@@ -18,21 +17,16 @@ from show_attend_tell.siblings.ram.figures import (
     draw_glimpses,
     glimpses_of,
 )
-from show_attend_tell.siblings.ram.model import FAR
 from show_attend_tell.siblings.ram.prediction import Prediction, Predictor
 from show_attend_tell.siblings.training import (
     SiblingTask,
-    Updates,
     compile_step,
     train_task,
 )
 from show_attend_tell.training.tensorboard_log import CurveLog
 
-logger = logging.getLogger(__name__)
-
 SHOWN = 4  # validation pictures whose glimpses are shown in TensorBoard
 DPI = 60  # resolution of that figure, so that a run stays small
-MOST_FAR = 0.9  # share of the policy's means at the border that is reported
 
 
 class ClassificationTask(SiblingTask):
@@ -46,7 +40,7 @@ class ClassificationTask(SiblingTask):
     }
 
     def __init__(self, experiment: DigitExperiment, digits: Digits, validation: Digits):
-        super().__init__(experiment, digits.digest())
+        super().__init__(experiment, digits)
         self.pictures = held_out_pictures(validation, experiment.data, "val")
         self.digits = digits
 
@@ -55,10 +49,8 @@ class ClassificationTask(SiblingTask):
             outputs = self.model(pictures, training=True)
             return self.model.losses_of(labels, outputs)
 
-        step = compile_step(self.model, values_of, self.settings.jit_compile)
-        count = len(digits.labels)
-        self.objective = Updates(self.settings, count, self.make_batch, step)
-        self._predictor, self._shown, self._warned = None, None, False
+        self.step = compile_step(self.model, values_of, self.settings.jit_compile)
+        self._predictor, self._shown = None, None
 
     def make_batch(self, rows: np.ndarray, seed: list[int]) -> Digits:
         """Return new pictures of digits, and their labels."""
@@ -76,22 +68,7 @@ class ClassificationTask(SiblingTask):
         scores = {"accuracy": 100 - error, "error": error}
         if self._predictor.usual_look == "mean":
             scores["error_sampled"] = self._predictor(images, "sampled").errors(labels)
-            self._warn_of_border(self._shown, step)
         return scores
-
-    def _warn_of_border(self, shown: Prediction, step: int) -> None:
-        """Log a warning the first time that the policy looks only at the border."""
-        if self._warned or shown.means is None:
-            return
-        far = np.mean(np.abs(shown.means) > FAR)
-        if far > MOST_FAR:
-            self._warned = True
-            logger.warning(
-                "%.0f %% of the policy's coordinates at update %d are at the border of "
-                "the picture; if later ones are, lower glimpse.reinforce_weight",
-                100 * far,
-                step,
-            )
 
     def show(self, log: CurveLog, model, step: int) -> None:
         """Log the glimpses at the first validation pictures."""

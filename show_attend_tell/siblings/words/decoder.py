@@ -32,7 +32,7 @@ from typing import NamedTuple
 import keras
 from keras import ops
 
-from show_attend_tell.data.characters import STEPS, TOKENS
+from show_attend_tell.data.words import STEPS, TOKENS
 from show_attend_tell.models.decoder_interface import MatrixLayer
 from show_attend_tell.models.lstm.attention import attend
 from show_attend_tell.siblings.layers import Cell

@@ -10,11 +10,8 @@ from rapidfuzz.distance import Levenshtein
 
 from show_attend_tell.config import runs
 from show_attend_tell.config.settings import read_experiment_file
-from show_attend_tell.config.words import ReadExperiment
-from show_attend_tell.data.words import WordData
 from show_attend_tell.inference.visualization.attention_figure import save_figure
-from show_attend_tell.siblings.evaluation import Report, open_split
-from show_attend_tell.siblings.models import load_model
+from show_attend_tell.siblings.evaluation import Measured, Report, evaluate_run
 from show_attend_tell.siblings.words.figures import draw_reading
 from show_attend_tell.siblings.words.generation import Lexicon, Searcher
 from show_attend_tell.siblings.words.reading import Reading, best_readings
@@ -22,65 +19,48 @@ from show_attend_tell.siblings.words.reading import Reading, best_readings
 DRAWN = 6  # crops whose attention is drawn
 
 
-def evaluate(
-    experiment: ReadExperiment,
-    work: str | Path = "prepared",
-    runs_folder: str | Path = "experiments/runs",
-    split: str | None = None,
-    beam: int = 1,
-    lexicon: Lexicon | None = None,
-) -> Report:
-    """Measure the word accuracy of a run's model; write ``scores.json`` and figures.
+def measure(run: Measured, beam: int = 1, lexicon: Lexicon | None = None) -> Report:
+    """Measure the word accuracy of a reader, and draw the attention of some words.
 
     Other data and other searches have other files: ``scores-<data>-<split>.json`` for
     words that are not in the folder of the training words, with ``-beam-<n>`` and
-    ``-lexicon`` for another search.
-
-    The split may be ``train`` or ``all`` too. See :mod:`siblings.evaluation` and
+    ``-lexicon`` for another search. The split may be ``train`` or ``all`` too. See
     :class:`Searcher` for the arguments.
-
-    Raises:
-        WordsError: the prepared words are absent, damaged, or not of the split.
-        ModelFileError: the model is absent, damaged or of other settings.
     """
-    name, run = experiment.data.name, Path(runs_folder) / experiment.name
-    folder = Path(work) / name
-    split, data = open_split(functools.partial(WordData.open, folder), split)
-    model = load_model(run / runs.MODEL, "read", experiment)
-    search = Searcher(model, beam, lexicon=lexicon)
+    name, split, data = run.experiment.data.name, run.split, run.data
+    search = Searcher(run.model, beam, lexicon=lexicon)
     readings = best_readings(search, data.images)
     how = "greedy" if beam == 1 else f"beam {beam}"
     listed = "without a lexicon"
     if lexicon is not None:
         listed = "then the nearest word of a lexicon"
     scores = {
-        "experiment": experiment.name,
         "data": name,
-        "split": split,
         "words": len(data),
         **score_words([reading.word for reading in readings], data.words),
         "measured": f"{how}, capitals as small letters, {listed}",
     }
-    trained_on = read_experiment_file(run / runs.SETTINGS).data.name
+    trained_on = read_experiment_file(run.folder / runs.SETTINGS).data.name
     usual = beam == 1 and lexicon is None and split in ("val", "test")
     suffix = "" if usual else f"-beam-{beam}" + "-lexicon" * (lexicon is not None)
     if not usual or name != trained_on:
         suffix = f"-{name}-{split}{suffix}"
-    figures = _draw(run / f"figures{suffix}", readings)
-    report = Report(scores, _describe(scores), figures)
-    report.write(run, experiment, suffix)
-    return report
+    figures = _draw(run.folder / f"figures{suffix}", readings)
+    head = f"{run.experiment.name}, {name}, {split}, {len(data):,} words"
+    return Report(scores, [head, *_describe(scores)], figures, suffix)
+
+
+evaluate = functools.partial(evaluate_run, measure)
 
 
 def _describe(scores: dict) -> list[str]:
-    """Return scores as lines to print."""
+    """Return scores as lines to print, without their head."""
     low, high = scores["interval"]
     lengths = (
         f"{n}: {share:.1f} % of {count}"
         for n, (share, count) in scores["by_length"].items()
     )
     return [
-        "{experiment}, {data}, {split}, {words:,} words".format(**scores),
         f"word accuracy {scores['word_accuracy']:.2f} % (95 % interval {low:.2f} to "
         f"{high:.2f}): {scores['measured']}",
         f"1 - normalised edit distance {scores['similarity']:.2f} %",

@@ -10,7 +10,7 @@ from keras import ops
 from rapidfuzz.distance import Levenshtein
 from rapidfuzz.process import cdist
 
-from show_attend_tell.data.characters import (
+from show_attend_tell.data.words import (
     END,
     MAX_LENGTH,
     PAD,
@@ -19,9 +19,9 @@ from show_attend_tell.data.characters import (
     TOKENS,
     encode_words,
     fold,
+    normalise,
     read_word_file,
 )
-from show_attend_tell.data.words import normalise
 from show_attend_tell.decoding import Hypotheses
 from show_attend_tell.decoding.beam import beam_search
 from show_attend_tell.decoding.sampling import greedy
@@ -61,7 +61,7 @@ class Lexicon:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Load a text file, see :func:`data.characters.read_word_file`."""
+        """Load a text file, see :func:`data.words.read_word_file`."""
         return cls(read_word_file(path))
 
     def nearest(self, word: str) -> list[str]:
@@ -111,7 +111,7 @@ class Searcher:
 
         Args:
             crop: (32, 100) uint8.
-            words: their tokens, (N, 24), see :func:`data.characters.encode_words`.
+            words: their tokens, (N, 24), see :func:`data.words.encode_words`.
         """
         image, parts = images_of(crop[None], 1), []
         for first in range(0, len(words), self.batch):

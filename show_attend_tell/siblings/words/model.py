@@ -5,34 +5,26 @@ the loss of a batch is the mean over its words. :mod:`encoder` and :mod:`decoder
 the equations.
 """
 
-import dataclasses
-
 import keras
 from keras import ops
 
 from show_attend_tell.config.words import ReaderSettings
-from show_attend_tell.data.characters import PAD, START
+from show_attend_tell.data.words import PAD, START
 from show_attend_tell.models.losses import token_losses
+from show_attend_tell.siblings.layers import SiblingModel
 from show_attend_tell.siblings.words.decoder import WordDecoder
 from show_attend_tell.siblings.words.encoder import CropEncoder
 
 
 @keras.saving.register_keras_serializable("show_attend_tell")
-class Reader(keras.Model):
-    """A reader of word crops.
-
-    Args:
-        settings: a :class:`config.words.ReaderSettings`, or its values.
-        seed: seed of the initial weights.
-    """
+class Reader(SiblingModel):
+    """A reader of word crops."""
 
     settings_class = ReaderSettings
 
     def __init__(self, settings, seed=0, **kwargs):
-        super().__init__(**kwargs)
-        if isinstance(settings, dict):
-            settings = ReaderSettings(**settings)
-        self.settings, self.seed = settings, seed
+        super().__init__(settings, seed, **kwargs)
+        settings = self.settings
         self.encoder = CropEncoder(settings, seed, name="encoder")
         width = settings.feature_width
         if settings.reads_places:
@@ -64,11 +56,6 @@ class Reader(keras.Model):
         memory = self.decoder.memory(annotations)
         logits, alpha = self.decoder.teacher_force(tokens, memory)
         return {"logits": logits, "alpha": alpha}
-
-    def get_config(self):
-        """Return the arguments of the constructor."""
-        settings = dataclasses.asdict(self.settings)
-        return {**super().get_config(), "settings": settings, "seed": self.seed}
 
 
 def shifted(targets):

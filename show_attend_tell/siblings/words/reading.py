@@ -8,18 +8,18 @@ from pathlib import Path
 
 import numpy as np
 
-from show_attend_tell.data.characters import decode
-from show_attend_tell.data.words import read_crop
+from show_attend_tell.data.words import decode, read_crop
 from show_attend_tell.inference.batch import (
     BatchReport,
     distinct_photos,
     file_identity,
 )
 from show_attend_tell.inference.journal import Journal, finite, text
-from show_attend_tell.inference.photos import find_photos, read_ahead
+from show_attend_tell.inference.photos import find_photos
 from show_attend_tell.inference.result import Failure
 from show_attend_tell.runtime.errors import OutputFileError, PhotoError
 from show_attend_tell.runtime.progress import progress_bar
+from show_attend_tell.runtime.read_ahead import read_ahead
 from show_attend_tell.siblings.words.generation import Searcher
 
 _FIELDS = {"path": text, "word": text, "log_prob": finite, "made_by": text}
@@ -76,7 +76,12 @@ def read_files(
 
     Failures among the files are passed through.
     """
-    for results in read_ahead(_read, files, search.batch):
+    size = search.batch
+
+    def read(start: int) -> list[tuple[Path, np.ndarray] | Failure]:
+        return [_read(file) for file in files[start : start + size]]
+
+    for results in read_ahead(read, range(0, len(files), size)):
         crops = [result for result in results if isinstance(result, tuple)]
         readings = iter(())
         if crops:

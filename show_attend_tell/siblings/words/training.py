@@ -1,7 +1,6 @@
 """Train a reader of words."""
 
 import functools
-import hashlib
 import itertools
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -11,13 +10,12 @@ import tensorflow as tf
 
 from show_attend_tell.config import runs
 from show_attend_tell.config.words import ReadExperiment
-from show_attend_tell.data.characters import PAD, STEPS, TOKENS, encode_words
-from show_attend_tell.data.words import WordData
+from show_attend_tell.data.words import PAD, STEPS, TOKENS, WordData, encode_words
 from show_attend_tell.inference.visualization.attention_figure import figure_to_array
 from show_attend_tell.runtime.backend import UNROLLED
 from show_attend_tell.runtime.errors import ModelFileError
 from show_attend_tell.siblings.models import load_model
-from show_attend_tell.siblings.training import SiblingTask, Updates, train_task
+from show_attend_tell.siblings.training import SiblingTask, train_task
 from show_attend_tell.siblings.words.augmentation import (
     Changes,
     change_crops,
@@ -33,7 +31,6 @@ from show_attend_tell.training.tensorboard_log import CurveLog
 
 SHOWN = 4  # validation crops whose attention is shown in TensorBoard
 DPI = 60  # resolution of these figures, so that a run stays small
-_ROWS = 4096  # crops in memory together
 # A batch is read in two parts: this share of its words, the shortest, and the others.
 # Each part has the smallest of these numbers of characters, <end> included, that its
 # words need. Each pair of numbers has its own graph.
@@ -56,7 +53,6 @@ class ReadTask(SiblingTask):
         experiment: the settings.
         data: the training words.
         validation: the validation words.
-        initial: file of the model to start from; None for random weights.
     """
 
     other = "other words"
@@ -68,28 +64,21 @@ class ReadTask(SiblingTask):
     }
 
     @classmethod
-    def open(cls, experiment: ReadExperiment, folder: Path, runs_folder: Path) -> Self:
-        """Return the task with a prepared folder's words and the initial model."""
-        data, validation = (WordData.open(folder, split) for split in ("train", "val"))
-        source = experiment.training.init_from
-        initial = runs.find_model(source, runs_folder) if source else None
-        return cls(experiment, data, validation, initial)
+    def open(cls, experiment: ReadExperiment, work: Path, runs_folder: Path) -> Self:
+        """Return the task with the prepared words and the initial model."""
+        task = super().open(experiment, work, runs_folder)
+        if source := experiment.training.init_from:
+            copy_weights(runs.find_model(source, runs_folder), task.model)
+            task.starts_trained = task.start_counts = True
+        return task
 
     def __init__(
-        self,
-        experiment: ReadExperiment,
-        data: WordData,
-        validation: WordData,
-        initial: Path | None = None,
+        self, experiment: ReadExperiment, data: WordData, validation: WordData
     ):
-        super().__init__(experiment, digest_of(data))
+        super().__init__(experiment, data)
         self.data, self.validation = data, validation
         self.targets = encode_words(data.words)  # (N, 24)
-        self.starts_trained = self.start_counts = initial is not None
-        if initial is not None:
-            copy_weights(initial, self.model)
-        step = compiled_step(self.model, self.settings)
-        self.objective = Updates(self.settings, len(data), self.make_batch, step)
+        self.step = compiled_step(self.model, self.settings)
         self._search, self._readings = None, []
 
     def make_batch(self, rows: np.ndarray, seed: list[int]) -> Batch:
@@ -117,7 +106,7 @@ class ReadTask(SiblingTask):
             encoder(normalised(crops)[..., None], training=True, momentum=0.0)
             return [tuple(map(tf.identity, pair)) for pair in encoder.statistics]
 
-        epochs = (self.objective.batches(epoch) for epoch in itertools.count())
+        epochs = (self.batches(epoch) for epoch in itertools.count())
         batches = itertools.chain.from_iterable(epochs)
         measured = [
             statistics_of(tf.constant(batch.crops))
@@ -153,14 +142,6 @@ class ReadTask(SiblingTask):
                 if reading.attention is not None and reading.word:
                     image = figure_to_array(draw_reading(reading), DPI)[None]
                     tf.summary.image(f"attention/{row}", image)
-
-
-def digest_of(data: WordData) -> str:
-    """Return a digest of words and pixels; it takes a second per gigabyte."""
-    digest = hashlib.sha256("\n".join(data.words).encode())
-    for first in range(0, len(data), _ROWS):
-        digest.update(np.ascontiguousarray(data.images[first : first + _ROWS]).data)
-    return digest.hexdigest()
 
 
 def copy_weights(path: Path, model: Reader) -> None:

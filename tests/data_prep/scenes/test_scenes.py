@@ -26,9 +26,13 @@ def centre(item: dict) -> np.ndarray:
     return np.array([x0 + x1, y0 + y1]) / 2
 
 
-def test_a_seed_writes_the_same_bytes_whatever_the_number_of_scenes(tmp_path):
-    few = scenes.write_scenes(tmp_path / "few", seed=5, train=1, val=1, test=2)
-    more = scenes.write_scenes(tmp_path / "more", seed=5, train=3, val=2, test=3)
+def test_a_scene_has_the_same_bytes_whatever_the_number_of_scenes(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(scenes, "COUNTS", {"train": 1, "val": 1, "test": 2})
+    few = scenes.write_scenes(tmp_path / "few")
+    monkeypatch.setattr(scenes, "COUNTS", {"train": 3, "val": 2, "test": 3})
+    more = scenes.write_scenes(tmp_path / "more")
     assert set(map(repr, few)) < set(map(repr, more))
     for photo in few:
         first, second = (tmp_path / at / photo.path for at in ("few", "more"))

@@ -7,11 +7,18 @@ import pytest
 from made_up_words import FAMILIES, SANS, SERIF, OneWord, renderer
 from PIL import Image, ImageDraw
 
-from data_prep.words.drawing import LONGEST, Layers, crop, curve, draw
 from data_prep.words.fonts import find_families, open_face
-from data_prep.words.paint import paint, sample_levels
 from data_prep.words.prepare import contact_sheet
-from show_attend_tell.data.characters import CHARACTERS
+from data_prep.words.render import (
+    LONGEST,
+    Layers,
+    crop,
+    curve,
+    draw,
+    paint,
+    sample_levels,
+)
+from show_attend_tell.data.words import CHARACTERS
 
 
 def test_a_seed_renders_the_same_crops_and_characters_in_any_order():

@@ -9,7 +9,7 @@ from made_up_words import LISTED
 
 from data_prep.words import word_list
 from data_prep.words.word_list import WordList, load_words
-from show_attend_tell.data.characters import MAX_LENGTH, fold
+from show_attend_tell.data.words import MAX_LENGTH, fold
 from show_attend_tell.runtime.errors import DataError, WordsError
 
 

@@ -15,9 +15,8 @@ from show_attend_tell.config.siblings import GlimpseSettings
 from show_attend_tell.siblings.models import build_model
 from show_attend_tell.siblings.ram import prediction
 from show_attend_tell.siblings.ram.model import RecurrentAttention
-from show_attend_tell.siblings.ram.prediction import Prediction, Predictor
+from show_attend_tell.siblings.ram.prediction import Predictor
 from show_attend_tell.siblings.ram.retina import see
-from show_attend_tell.siblings.ram.training import ClassificationTask
 
 VARIANTS = {
     "the default": {},
@@ -198,18 +197,6 @@ def test_a_compiled_prediction_equals_the_other_one(monkeypatch):
     monkeypatch.setattr(prediction, "compiled", lambda function, model: function)
     for one, other in zip(Predictor(model)(images, "sampled", 3), found, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
-
-
-def test_a_policy_at_the_border_is_reported_once(caplog):
-    task = ClassificationTask(made_up_digits.experiment(), digits(32), digits(8))
-    far = Prediction(None, None, np.full((8, 1, 2), 0.99))
-    near = far._replace(means=np.full((8, 1, 2), 0.5))
-    for seen in (near, far, far):
-        task._warn_of_border(seen, 7)
-    assert [r.message for r in caplog.records] == [
-        "100 % of the policy's coordinates at update 7 are at the border of the "
-        "picture; if later ones are, lower glimpse.reinforce_weight"
-    ]
 
 
 # --- the retina: patches of several scales as products of matrices, against loops ---

@@ -6,7 +6,7 @@ from keras import ops
 from oracle import lstm_update
 from tiny_reader import VARIANTS, name_of, settings_of
 
-from show_attend_tell.data.characters import END, STEPS, TOKENS
+from show_attend_tell.data.words import END, STEPS, TOKENS
 from show_attend_tell.reference.beam import softmax
 from show_attend_tell.siblings.words.decoder import WordDecoder
 

@@ -6,8 +6,7 @@ from checks import assert_equal_leaves
 from keras import ops
 from tiny_reader import TINY, drawn_words, settings_of
 
-from show_attend_tell.data.characters import PAD, START, encode_words
-from show_attend_tell.data.words import normalise
+from show_attend_tell.data.words import PAD, START, encode_words, normalise
 from show_attend_tell.siblings.words.model import Reader, shifted, word_losses
 
 

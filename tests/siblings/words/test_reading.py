@@ -11,7 +11,7 @@ from PIL import Image
 from shell import exit_code
 from tiny_reader import drawn_words, random_reader, settings_of
 
-from show_attend_tell.data.characters import encode_words
+from show_attend_tell.data.words import encode_words
 from show_attend_tell.inference.result import Failure
 from show_attend_tell.runtime.errors import OutputFileError, WordsError
 from show_attend_tell.siblings.models import load_model

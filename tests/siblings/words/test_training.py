@@ -7,8 +7,7 @@ import pytest
 import tensorflow as tf
 from tiny_reader import experiment, prepare_words
 
-from show_attend_tell.data.characters import PAD, encode_words
-from show_attend_tell.data.words import WordData
+from show_attend_tell.data.words import PAD, WordData, encode_words
 from show_attend_tell.siblings.models import load_model
 from show_attend_tell.siblings.words import training
 from show_attend_tell.siblings.words.convolutions import convolve
@@ -120,4 +119,4 @@ def test_a_reader_learns_64_words_by_heart(tmp_path, reader, epochs, seconds):
 def test_the_digest_depends_on_words_and_pixels(data):
     other = WordData(data.images, [*data.words[:-1], "other"])
     brighter = WordData(data.images[:] ^ 1, data.words)
-    assert len({training.digest_of(one) for one in (data, other, brighter)}) == 3
+    assert len({one.digest() for one in (data, other, brighter)}) == 3
