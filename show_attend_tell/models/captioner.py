@@ -180,7 +180,7 @@ class Captioner(keras.Model):
         Args:
             annotations: features as stored, (N, L, D).
             tokens: y_0 .. y_{T-1}, (N, T).
-            bias: (N, T, L), see :func:`models.lstm.attention.region_bias`, or None.
+            bias: (N, T, L), see :func:`reference.lstm.region_bias`, or None.
 
         Returns:
             An array (N, layers, H, T, L), or None if the decoder has no heads.
