@@ -11,6 +11,7 @@ to :data:`TASKS`.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
@@ -64,16 +65,9 @@ def _evaluate_captions(settings, work, runs, split, options) -> list[str]:
     return table(reports)
 
 
-def _evaluate_classes(settings, work, runs, split, options) -> list[str]:
-    from show_attend_tell.siblings.ram.evaluation import evaluate
-
-    return evaluate(settings, work, runs, split).lines()
-
-
-def _evaluate_drawings(settings, work, runs, split, options) -> list[str]:
-    from show_attend_tell.siblings.draw.evaluation import evaluate
-
-    return evaluate(settings, work, runs, split).lines()
+def _evaluate_digits(folder, settings, work, runs, split, options) -> list[str]:
+    module = import_module(f"show_attend_tell.siblings.{folder}.evaluation")
+    return module.evaluate(settings, work, runs, split).lines()
 
 
 def _evaluate_words(settings, work, runs, split, options) -> list[str]:
@@ -121,7 +115,7 @@ TASKS = {
     "classify": Task(
         described="that classifies digits",
         training="siblings.ram.training",
-        evaluate=_evaluate_classes,
+        evaluate=partial(_evaluate_digits, "ram"),
         accepts=frozenset(),
         classes=frozenset(
             ["RecurrentAttention", "PictureClassifier", "WindowClassifier"]
@@ -130,7 +124,7 @@ TASKS = {
     "generate": Task(
         described="that generates pictures",
         training="siblings.draw.training",
-        evaluate=_evaluate_drawings,
+        evaluate=partial(_evaluate_digits, "draw"),
         accepts=_accepts({"draw": ""}),
         classes=frozenset(["Draw"]),
     ),

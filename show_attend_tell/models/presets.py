@@ -20,20 +20,11 @@ from show_attend_tell.models.pretrained import (
     SHIPPED_LSTM,
 )
 from show_attend_tell.reference.model_file import WEIGHTS, Captioner, read_captioner
-from show_attend_tell.runtime.errors import ModelFileError, PretrainedModelError
+from show_attend_tell.runtime.errors import ModelFileError
 from show_attend_tell.runtime.files import atomic_path
 
 # The models of Flickr8k alone are in a checkout only.
 PRESETS = {path.stem: path for path in (SHIPPED, SHIPPED_LSTM, FLICKR8K, FLICKR8K_LSTM)}
-# On Flickr8k's photos of a split, as the card in the package has them.
-_METRICS = ("BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "METEOR", "CIDEr")
-SCORES = {
-    "everyday": ("dev", 65.56, 47.63, 34.0, 23.71, 21.37, 59.27),
-    "everyday_lstm": ("dev", 63.61, 45.02, 31.3, 21.28, 19.93, 53.88),
-    "flickr8k": ("test", 65.7, 48.0, 34.5, 24.33, 21.78, 64.0),
-    "flickr8k_lstm": ("test", 63.7, 45.8, 32.2, 22.05, 20.83, 58.0),
-}
-_TASK = "image-to-text"  # the hub's name
 _DECODERS = {"lstm": "An LSTM", "transformer": "A Transformer"}
 _BODY = """\
 # {title}
@@ -62,16 +53,8 @@ def read_preset(preset: str | Path) -> Captioner:
     Raises:
         ModelFileError: there is none; or see :func:`read_captioner`, which reads the
             folder as it reads a model file.
-        PretrainedModelError: the installation has no such model.
     """
-    if preset in PRESETS:
-        file = PRESETS[preset]
-        if not file.is_file():
-            raise PretrainedModelError(
-                f"{file}: this installation has no such model; take it from a checkout"
-            )
-        return read_captioner(file)
-    file = Path(preset) / WEIGHTS
+    file = PRESETS.get(preset) or Path(preset) / WEIGHTS
     if not file.is_file():
         raise ModelFileError(
             f"`preset` must be {' or '.join(PRESETS)}, or a folder that "
@@ -108,28 +91,14 @@ def save_preset(model, folder: str | Path) -> None:
             title, rest = shipped, CARD.read_text("utf-8")
             card["license_name"] = "research-and-education"
             card["license_link"] = "README.md#licence"
-            card["model-index"] = [{"name": title, "results": [_result(title)]}]
         (temporary / "README.md").write_text(_card(model, title, card) + rest, "utf-8")
-
-
-def _result(title: str) -> dict:
-    """Return the scores of a model in the package as the hub's metadata."""
-    split, *values = SCORES[title]
-    return {
-        "task": {"type": _TASK, "name": "Image captioning"},
-        "dataset": {"type": "flickr8k", "name": "Flickr8k", "split": split},
-        "metrics": [
-            {"type": name.lower(), "name": name, "value": value}
-            for name, value in zip(_METRICS, values, strict=True)
-        ],
-    }
 
 
 def _card(model, title: str, metadata: dict) -> str:
     """Return the card's metadata and its first paragraphs."""
     metadata |= {
         "library_name": "keras",
-        "pipeline_tag": _TASK,
+        "pipeline_tag": "image-to-text",
         "language": "en",
         "tags": ["image-captioning", "show-attend-and-tell"],
     }
@@ -146,11 +115,8 @@ def _card(model, title: str, metadata: dict) -> str:
 
 def _shipped(model) -> str | None:
     """Return the name of the model in the package with the same weights, if any."""
-    for name in PRESETS:
-        try:
-            weights = read_preset(name).weights
-        except PretrainedModelError:  # an installation may have no models
-            continue
+    for name, file in PRESETS.items():
+        weights = read_captioner(file).weights if file.is_file() else ()
         if len(weights) == len(model.weights) and all(
             np.array_equal(np.asarray(own), other)
             for own, other in zip(model.weights, weights, strict=True)
