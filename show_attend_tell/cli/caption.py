@@ -132,7 +132,12 @@ def caption(photos, request, out, write_metadata, overwrite_metadata, **options)
     pipeline.decoding(request)  # refuses wrong settings before photos are searched
     writer = None
     if write_metadata:
-        writer = _open_writer(pipeline, request, overwrite_metadata)
+        from show_attend_tell.inference.batch import made_by
+        from show_attend_tell.inference.metadata import MetadataWriter
+
+        kept = dataclasses.replace(request, min_confidence=None)  # not in the metadata
+        least = request.least_in_metadata
+        writer = MetadataWriter(made_by(pipeline, kept), overwrite_metadata, least)
     if out is not None:
         failed = _caption_into(out, pipeline, photos, request, exiftool_columns, writer)
     else:
@@ -279,16 +284,6 @@ def print_results(
     if failures > 1:
         click.echo(f"{failures} {fault}", err=True)
     return failures > 0
-
-
-def _open_writer(pipeline, request, overwrite: bool):
-    """Return the MetadataWriter of a pipeline's captions."""
-    from show_attend_tell.inference.batch import made_by
-    from show_attend_tell.inference.metadata import MetadataWriter
-
-    kept = dataclasses.replace(request, min_confidence=None)  # not in the metadata
-    least = request.least_in_metadata
-    return MetadataWriter(made_by(pipeline, kept), overwrite, least)
 
 
 def _print_present(writer, photos: Iterable[Path]) -> list:

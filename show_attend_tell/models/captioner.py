@@ -30,7 +30,7 @@ from show_attend_tell.models.losses import CaptionMean, doubly_stochastic, token
 from show_attend_tell.models.lstm.decoder import LstmDecoder
 from show_attend_tell.models.lstm.fast_gradient import SOFT
 from show_attend_tell.models.lstm.hard_attention import HardAttention
-from show_attend_tell.models.presets import read_preset, save_preset
+from show_attend_tell.models.pretrained import read_preset, save_preset
 from show_attend_tell.models.transformer.decoder import TransformerDecoder
 
 # The layer of each of config.captioner.DECODERS.
@@ -101,10 +101,10 @@ class Captioner(keras.Model):
 
     @classmethod
     def from_preset(cls, preset):
-        """Load one of :data:`models.presets.PRESETS`, or a folder of a model hub.
+        """Load one of :data:`models.pretrained.PRESETS`, or a folder of a model hub.
 
         Raises:
-            ModelFileError: see :func:`presets.read_preset`.
+            ModelFileError: see :func:`pretrained.read_preset`.
         """
         return cls.from_saved(read_preset(preset))
 

@@ -16,7 +16,7 @@ from refusals import refused
 from show_attend_tell.config.runs import find_model
 from show_attend_tell.inference.pipeline import load
 from show_attend_tell.models.captioner import Captioner
-from show_attend_tell.models.presets import CARD, PRESETS
+from show_attend_tell.models.pretrained import CARD, PRESETS
 from show_attend_tell.runtime.errors import ModelFileError
 
 IDENTITY = {"encoder_identity": {"network": "VGG16", "layer": "block5_conv3"}}
