@@ -3,43 +3,83 @@
     python -m data_prep.quantise_encoder FILE.weights.h5
 
 FILE holds ImageNet weights for ``keras.applications.VGG16(include_top=False)``, whose
-blocks 1 and 2 and biases are exact in float16. The SHA-256 and the digests that are
-printed are constants of
-:mod:`show_attend_tell.models.encoder.quantised_weights` and
-:mod:`show_attend_tell.data.encoder_identity`.
+blocks 1 and 2 and biases are exact in float16. The digests that are printed are
+constants of :mod:`show_attend_tell.data.encoder_identity`;
+:func:`show_attend_tell.reference.encoder.packaged_weights` reads the file.
 """
 
 from pathlib import Path
 
 import click
 import keras
+import numpy as np
 
 from show_attend_tell.models.encoder.network import weights_digest
-from show_attend_tell.models.encoder.quantised_weights import (
-    NETWORK,
-    WEIGHTS,
-    assign_quantised,
-    quantised_arrays,
-    write_quantised,
-)
+from show_attend_tell.reference.encoder import PACKAGED_WEIGHTS, packaged_weights
+from show_attend_tell.runtime.errors import EncoderError
+from show_attend_tell.runtime.files import atomic_path
+from show_attend_tell.runtime.untrusted import quantise
 
 _LAYER = "block5_conv3"  # the last convolution
+_EXACT_BLOCKS = ("block1", "block2")  # 1.8 % of the weights, with the largest effect
+
+
+def quantised_arrays(network: keras.Model) -> dict[str, np.ndarray]:
+    """Return the arrays of the packaged file for a network of convolutions.
+
+    Returns:
+        ``<layer>/kernel`` (int8 or float16), ``<layer>/bias`` (float16) and, of
+        quantised layers, ``<layer>/scale`` (float32).
+
+    Raises:
+        EncoderError: a value that is stored as float16 is not exact in it.
+    """
+    arrays = {}
+    for layer in network.layers:
+        if not isinstance(layer, keras.layers.Conv2D):
+            continue
+        kernel, bias = layer.get_weights()
+        if layer.name.startswith(_EXACT_BLOCKS):
+            arrays[f"{layer.name}/kernel"] = _half(kernel, layer.name)
+        else:
+            q, scale = quantise(kernel)
+            arrays |= {f"{layer.name}/kernel": q, f"{layer.name}/scale": scale}
+        arrays[f"{layer.name}/bias"] = _half(bias, layer.name)
+    return arrays
+
+
+def _half(values: np.ndarray, layer: str) -> np.ndarray:
+    """Return values as float16, which must represent them exactly."""
+    half = values.astype(np.float16)
+    if not np.array_equal(half.astype(np.float32), values):
+        worst = np.abs(half.astype(np.float32) - values).max()
+        raise EncoderError(
+            f"{layer}: weights outside the quantised blocks must be exact in float16. "
+            f"Received: values that change by up to {worst:g}; round them first"
+        )
+    return half
 
 
 @click.command()
 @click.argument("source", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.option(
-    "--out", type=click.Path(path_type=Path), default=WEIGHTS, help="File to write."
+    "--out",
+    type=click.Path(path_type=Path),
+    default=PACKAGED_WEIGHTS,
+    help="File to write.",
 )
 def main(source: Path, out: Path) -> None:
-    """Quantise the weights in SOURCE; print checksum and digests of the result."""
-    whole = getattr(keras.applications, NETWORK)(include_top=False, weights=None)
+    """Quantise the weights in SOURCE; print digests of the result."""
+    whole = keras.applications.VGG16(include_top=False, weights=None)
     whole.load_weights(source)
     network = keras.Model(whole.inputs[0], whole.get_layer(_LAYER).output)
-    original, arrays = weights_digest(network), quantised_arrays(network)
-    sha256 = write_quantised(arrays, out)
-    assign_quantised(network, arrays)
-    click.echo(f"{out}: {out.stat().st_size / 1e6:.1f} MB, SHA-256 {sha256}")
+    original = weights_digest(network)
+    with atomic_path(out) as temporary:
+        # Not compressed, to load fast; the wheel compresses it.
+        np.savez(temporary, **quantised_arrays(network))
+    for name, arrays in packaged_weights(out).items():
+        network.get_layer(name).set_weights(arrays)
+    click.echo(f"{out}: {out.stat().st_size / 1e6:.1f} MB")
     click.echo(f"weights_digest of {source.name}: {original}")
     click.echo(f"weights_digest of {out.name}: {weights_digest(network)}")
 

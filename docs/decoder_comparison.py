@@ -27,8 +27,10 @@ from show_attend_tell.data.preprocessing import load_photo, to_view
 from show_attend_tell.data.splits import folder_of, load_splits, open_features
 from show_attend_tell.data.vocabulary import PAD, START
 from show_attend_tell.evaluation.validation import attention_entropy
-from show_attend_tell.inference.visualization.attention_figure import figure_to_array
-from show_attend_tell.inference.visualization.heads_figure import maps_figure
+from show_attend_tell.inference.visualization.attention_figure import (
+    figure_to_array,
+    maps_figure,
+)
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.files import atomic_write
 

@@ -132,7 +132,12 @@ def caption(photos, request, out, write_metadata, overwrite_metadata, **options)
     pipeline.decoding(request)  # refuses wrong settings before photos are searched
     writer = None
     if write_metadata:
-        writer = _open_writer(pipeline, request, overwrite_metadata)
+        from show_attend_tell.inference.batch import made_by
+        from show_attend_tell.inference.metadata import MetadataWriter
+
+        kept = dataclasses.replace(request, min_confidence=None)  # not in the metadata
+        least = request.least_in_metadata
+        writer = MetadataWriter(made_by(pipeline, kept), overwrite_metadata, least)
     if out is not None:
         failed = _caption_into(out, pipeline, photos, request, exiftool_columns, writer)
     else:
@@ -201,28 +206,20 @@ def _results(pipeline, photos, request, writer) -> Iterator:
 
 def _print_captions(pipeline, results, options) -> bool:
     """Print captions, and write figures and a page; return whether a photo failed."""
-    page, folder = options["page"], options["attention"]
-    if page is not None:
-        from show_attend_tell.inference.visualization.pages import write_attention_page
+    from show_attend_tell.inference.visualization.attention_figure import (
+        caption_figure,
+        heads_figure,
+    )
 
-        results = write_attention_page(results, page)
-    drawn = ((result, []) for result in results)
-    if folder is not None:
-        from show_attend_tell.inference.visualization.attention_figure import (
-            caption_figure,
-            draw_figures,
-        )
-        from show_attend_tell.inference.visualization.heads_figure import heads_figure
-
-        heads = functools.partial(heads_figure, pipeline.engine)
-        draw, dark = {"": caption_figure, "-heads": heads}, options["theme"] == "dark"
-        drawn = draw_figures(results, folder, draw, options["formats"], dark)
-
-    def describe(caption) -> str:
-        return caption.sentence + _in_words(caption.confidence)
-
+    heads = functools.partial(heads_figure, pipeline.engine)
+    draw, dark = {"": caption_figure, "-heads": heads}, options["theme"] == "dark"
     return print_results(
-        drawn, describe, page, "photos not captioned", options["as_json"]
+        results,
+        lambda caption: caption.sentence + _in_words(caption.confidence),
+        "photos not captioned",
+        page=(options["page"],),
+        figures=(options["attention"], draw, options["formats"], dark),
+        as_json=options["as_json"],
     )
 
 
@@ -235,21 +232,40 @@ def _in_words(confidence: float | None) -> str:
 
 
 def print_results(
-    drawn: Iterable, describe: Callable, page: Path | None, fault: str, as_json=False
+    results: Iterable,
+    describe: Callable,
+    fault: str,
+    page: tuple,
+    figures: tuple,
+    as_json: bool = False,
 ) -> bool:
-    """Print results and the files of their figures; return whether one is a failure.
+    """Print results, and write figures and a page; return whether one is a failure.
 
     Args:
-        drawn: pairs of a result or Failure and the files of its figures.
+        results: results and Failures.
         describe: returns the text of a result.
-        page: the HTML page that was written, or None.
         fault: end of the line that counts several failures.
+        page: the HTML page to write, or None, and what :func:`write_attention_page`
+            takes after it.
+        figures: the folder of figures, or None, and what :func:`draw_figures` takes
+            after it.
         as_json: whether to print JSON.
     """
     from show_attend_tell.inference.result import Failure, LowConfidence
 
+    if page[0] is not None:
+        from show_attend_tell.inference.visualization.pages import write_attention_page
+
+        results = write_attention_page(results, *page)
+    drawn = ((result, []) for result in results)
+    if figures[0] is not None:
+        from show_attend_tell.inference.visualization.attention_figure import (
+            draw_figures,
+        )
+
+        drawn = draw_figures(results, *figures)
     failures, left_out = 0, 0
-    for result, figures in drawn:
+    for result, files in drawn:
         if as_json:
             click.echo(json.dumps(result.to_dict()))
         if isinstance(result, Failure):
@@ -258,26 +274,16 @@ def print_results(
             left_out, failures = left_out + low, failures + (not low)
         elif not as_json:
             click.echo(f"{click.format_filename(result.path)}: {describe(result)}")
-        for figure in figures:
+        for figure in files:
             click.echo(f"figure: {click.format_filename(figure)}", err=True)
     if left_out:
         left_out = plural(left_out, "caption")
         click.echo(f"{left_out} left out for low confidence", err=True)
-    if page is not None:
-        click.echo(f"page: {click.format_filename(page)}", err=True)
+    if page[0] is not None:
+        click.echo(f"page: {click.format_filename(page[0])}", err=True)
     if failures > 1:
         click.echo(f"{failures} {fault}", err=True)
     return failures > 0
-
-
-def _open_writer(pipeline, request, overwrite: bool):
-    """Return the MetadataWriter of a pipeline's captions."""
-    from show_attend_tell.inference.batch import made_by
-    from show_attend_tell.inference.metadata import MetadataWriter
-
-    kept = dataclasses.replace(request, min_confidence=None)  # not in the metadata
-    least = request.least_in_metadata
-    return MetadataWriter(made_by(pipeline, kept), overwrite, least)
 
 
 def _print_present(writer, photos: Iterable[Path]) -> list:

@@ -5,7 +5,6 @@ import sys
 from collections.abc import Iterator
 from importlib import metadata
 from importlib.util import find_spec
-from typing import Literal, NamedTuple
 
 import click
 
@@ -13,50 +12,40 @@ from show_attend_tell import __version__
 
 _PACKAGES = ("numpy", "pillow", "pydantic", "matplotlib")
 _TRAINING = ("tensorflow", "keras", "h5py", "hdf5plugin", "nltk", "pycocoevalcap")
+# A line of the report: OK, note (a missing feature) or problem; and its text.
+Finding = tuple[str, str]
 
 
 @click.command()
 def doctor() -> None:
     """Check this machine and installation; exit with 1 on problems."""
+    checks = [_check_packages]
+    if find_spec("tensorflow") is not None:  # not the plain install
+        checks += [_check_java, _check_tensorflow]
     problems = 0
-    for level, text in examine():
-        click.echo(f"{level:8}{text}")
-        problems += level == "problem"
+    for check in checks:
+        for level, text in check():
+            click.echo(f"{level:8}{text}")
+            problems += level == "problem"
     if problems:
         sys.exit(1)
-
-
-class Finding(NamedTuple):
-    """A line of the report: ``OK``, ``note`` (a missing feature) or ``problem``."""
-
-    level: Literal["OK", "note", "problem"]
-    text: str
-
-
-def examine() -> Iterator[Finding]:
-    """Yield the findings, one after the other."""
-    yield from _check_packages()
-    if find_spec("tensorflow") is None:
-        return  # the plain install: the other findings are about training
-    yield from _check_java()
-    yield from _check_tensorflow()
 
 
 def _check_packages() -> Iterator[Finding]:
     version = platform.python_version()
     software = f"show-attend-tell {__version__}, Python {version}"
-    yield Finding("OK", f"{software} on {platform.platform()}")
+    yield "OK", f"{software} on {platform.platform()}"
     versions, missing = [], []
     for package in (*_PACKAGES, *_TRAINING):
         try:
             versions.append(f"{package} {metadata.version(package)}")
         except metadata.PackageNotFoundError:
             missing.append(package)
-    yield Finding("OK", ", ".join(versions))
+    yield "OK", ", ".join(versions)
     if missing:
         level = "problem" if set(missing) & set(_PACKAGES) else "note"
         remedy = "pip install '.[train]'; captions need pip install . alone"
-        yield Finding(level, f"not installed: {', '.join(missing)}; {remedy}")
+        yield level, f"not installed: {', '.join(missing)}; {remedy}"
 
 
 def _check_java() -> Iterator[Finding]:
@@ -64,10 +53,10 @@ def _check_java() -> Iterator[Finding]:
     from show_attend_tell.runtime.errors import JavaError
 
     try:
-        yield Finding("OK", f"Java: {java_version()}")
+        yield "OK", f"Java: {java_version()}"
     except JavaError as error:
         lost = "METEOR, SPICE and the PTB tokenizer are not available; other scores are"
-        yield Finding("note", f"{error}: {lost}")
+        yield "note", f"{error}: {lost}"
 
 
 def _check_tensorflow() -> Iterator[Finding]:
@@ -77,11 +66,11 @@ def _check_tensorflow() -> Iterator[Finding]:
     try:
         start_keras()
     except BackendError as error:
-        yield Finding("problem", str(error))
+        yield "problem", str(error)
         return
     import tensorflow as tf
 
-    yield Finding("OK", "Keras runs on TensorFlow")
+    yield "OK", "Keras runs on TensorFlow"
     devices = tf.config.list_physical_devices("GPU")
     names = ", ".join(device.name for device in devices) or "none, the CPU is used"
-    yield Finding("OK", f"GPUs: {names}")
+    yield "OK", f"GPUs: {names}"

@@ -156,8 +156,6 @@ def read(crops, model, beam, lexicon, attention, page, out) -> None:
 def _print_words(search, crops, attention, page) -> bool:
     """Print each word; return whether a crop cannot be read."""
     from show_attend_tell.inference.photos import find_photos
-    from show_attend_tell.inference.visualization.attention_figure import draw_figures
-    from show_attend_tell.inference.visualization.pages import write_attention_page
     from show_attend_tell.siblings.words.figures import (
         describe_reading,
         draw_reading,
@@ -169,13 +167,10 @@ def _print_words(search, crops, attention, page) -> bool:
         if target is not None:
             require_places(search.model, name)
     results = read_files(search, list(find_photos(crops)))
-    if page is not None:
-        results = write_attention_page(results, page, describe_reading, "character")
-    drawn = ((result, []) for result in results)
-    if attention is not None:
-        drawn = draw_figures(results, attention, {"": draw_reading}, ("png",))
-
-    def describe(reading) -> str:
-        return f"{reading.word} (p {reading.probability:.3f})"
-
-    return print_results(drawn, describe, page, "crops not read")
+    return print_results(
+        results,
+        lambda reading: f"{reading.word} (p {reading.probability:.3f})",
+        "crops not read",
+        page=(page, describe_reading, "character"),
+        figures=(attention, {"": draw_reading}, ("png",)),
+    )

@@ -226,17 +226,12 @@ def calibrate(experiment, changes, work, runs, model, encoder_weights, others) -
     file = model_path(str(model or settings.name), runs)
     ood_sets = {str(folder): _pictures(folder) for folder in others}
     if settings.data.source != "scenes":
-        ood_sets["drawn scenes"] = _drawn_scenes()
+        from data_prep.scenes.scenes import make_scene
+
+        numbers = range(_MOST_UNLIKE)
+        ood_sets["drawn scenes"] = (make_scene(0, "test", n)[0] for n in numbers)
     report = calibrate(settings, work, file, ood_sets, encoder_weights)
     click.echo("\n".join(report.lines()))
-
-
-def _drawn_scenes():
-    """Yield drawn scenes."""
-    from data_prep.scenes.scenes import make_scene
-
-    for number in range(_MOST_UNLIKE):
-        yield make_scene(0, "test", number)[0]
 
 
 def _pictures(folder: Path):

@@ -263,7 +263,7 @@ class DecodingSettings:
             as in soft attention), ``likeliest`` (the location of the largest alpha),
             or ``sampled`` (one location sampled from alpha).
         seed: seed of sampled words and sampled locations.
-        region_strength: s of :func:`models.lstm.attention.region_bias`; 0 ignores
+        region_strength: s of :func:`reference.lstm.region_bias`; 0 ignores
             regions.
         region_words: words written from a region, 0 for all; then from the whole photo.
         rerank_weight: w of :mod:`reference.reranker`, with a reranker only.

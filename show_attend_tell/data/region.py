@@ -71,7 +71,7 @@ def region_in_view(
 
 
 def cell_shares(region: Box, grid: tuple[int, int]) -> np.ndarray:
-    """Return m of :func:`show_attend_tell.models.lstm.attention.region_bias`.
+    """Return m of :func:`show_attend_tell.reference.lstm.region_bias`.
 
     m_i is the share of cell i's area inside the region, divided by the largest share,
     so that a region smaller than a cell directs attention as much as a larger one.

@@ -21,7 +21,7 @@ from pydantic import (
 )
 
 from show_attend_tell.runtime.errors import ResultsFileError, quote
-from show_attend_tell.runtime.untrusted import parse_json, read_text_bytes
+from show_attend_tell.runtime.untrusted import parse_json, read_text_bytes, reading
 
 _SHOWN = 3  # ids that are listed in an error
 _LONGEST_ID = 80  # characters of an id in an error
@@ -81,13 +81,8 @@ def read_captions(
 
 def _rows(path: str | Path) -> list[tuple[str, str]]:
     """Return (id, caption) of every row, in the order of the file."""
-    try:
+    with reading(path, ResultsFileError, "name a JSON file of captions"):
         content = parse_json(read_text_bytes(path).decode("utf-8-sig"))
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise ResultsFileError(
-            f"{path}: cannot be read as JSON: {reason}; name a JSON file of captions"
-        ) from None
     try:
         rows = _ROWS.validate_python(content)
     except ValidationError as error:

@@ -29,7 +29,7 @@ from show_attend_tell.evaluation.metrics.bootstrap import paired_p, resample
 from show_attend_tell.evaluation.report import score_photos
 from show_attend_tell.runtime.errors import ConfigError, EvaluationError, nearest, quote
 from show_attend_tell.runtime.table import align, latex, markdown
-from show_attend_tell.runtime.untrusted import parse_json, read_text_bytes
+from show_attend_tell.runtime.untrusted import parse_json, read_text_bytes, reading
 
 SCORES = "scores.json"
 FORMATS = ("text", "markdown", "csv", "latex")
@@ -186,21 +186,14 @@ def _read_run(name: str | Path, runs_folder: str | Path) -> _Run:
     if not path.is_file():
         path = Path(runs_folder) / path
     folder = path.parent
-    try:
+    if not folder.is_dir():
+        known = nearest(folder.name, (run.name for run in folder.parent.glob("*/")))
+        raise EvaluationError(
+            f"{folder}: no such run{known}; `show-attend-tell eval` scores a run"
+        )
+    absent = "file; evaluate the run with `show-attend-tell eval`"
+    with reading(path, EvaluationError, "evaluate the run again", absent):
         scores = parse_json(read_text_bytes(path))
-    except FileNotFoundError:
-        if not folder.is_dir():
-            known = nearest(folder.name, (run.name for run in folder.parent.glob("*/")))
-            raise EvaluationError(
-                f"{folder}: no such run{known}; `show-attend-tell eval` scores a run"
-            ) from None
-        raise EvaluationError(
-            f"{path}: no such file; evaluate the run with `show-attend-tell eval`"
-        ) from None
-    except (OSError, ValueError) as error:
-        raise EvaluationError(
-            f"{path}: cannot be read ({error}); evaluate the run again"
-        ) from None
     keys = ("split", "tokenizer", "experiment")
     if not isinstance(scores, dict) or not all(
         isinstance(scores.get(key), str) for key in keys

@@ -156,14 +156,8 @@ def score_file(
 ) -> EvaluationReport:
     """Score captions by another program, and write no file.
 
-    Args:
-        file: file of captions, see :func:`read_captions`, one caption for each
-            photo of the split that has captions.
-        experiment: see :func:`evaluate`, also for the other arguments.
-        work: folder of prepared data.
-        split: name of the split.
-        tokenizer: name of the tokenizer.
-        spice: whether to compute SPICE.
+    ``file`` has one caption for each photo of the split that has captions, see
+    :func:`read_captions`; the other arguments are those of :func:`evaluate`.
 
     Raises:
         ResultsFileError: the file cannot be read, or its photos are not the split's.

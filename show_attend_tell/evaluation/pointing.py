@@ -19,7 +19,7 @@ from show_attend_tell.data.manifest import Photo
 from show_attend_tell.data.preprocessing import Box, load_photo, seen_region
 from show_attend_tell.evaluation.metrics.bootstrap import Statistic, ratio_statistic
 from show_attend_tell.runtime.errors import EvaluationError, PhotoError, quote
-from show_attend_tell.runtime.untrusted import parse_json, read_text_bytes
+from show_attend_tell.runtime.untrusted import parse_json, read_text_bytes, reading
 
 # The scores of a mention: hit, mass, and the controls of both.
 SCORES = ("pointing", "pointing_mass", "pointing_random", "pointing_centre")
@@ -111,12 +111,8 @@ def read_boxes(path: str | Path, photo_ids: Collection[str]) -> dict[str, list[B
         EvaluationError: the file cannot be read, a line is malformed or repeats a
             photo, or no line is of these photos.
     """
-    try:
+    with reading(path, EvaluationError, "name a JSON Lines file of boxes"):
         lines = read_text_bytes(path).decode("utf-8-sig").splitlines()
-    except (OSError, ValueError) as error:
-        raise EvaluationError(
-            f"{path}: cannot be read ({error}); name a JSON Lines file of boxes"
-        ) from None
     boxes: dict[str, list[Box]] = {}
     for number, line in enumerate(lines, start=1):
         if not line.strip():

@@ -1,11 +1,6 @@
-"""Generate captions for a split, score them without Java, and watch their attention.
-
-Trainings of the authors' code fail in two ways: attention is the same for every word,
-or has collapsed on one location for all photos.
-"""
+"""Generate captions for a split, score them without Java, and measure attention."""
 
 import dataclasses
-import logging
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -16,11 +11,6 @@ from show_attend_tell.data.splits import Split
 from show_attend_tell.decoding import Hypotheses
 from show_attend_tell.evaluation.metrics.scoring import validation_scores
 from show_attend_tell.models.captioner import Captioner
-
-logger = logging.getLogger(__name__)
-
-STILL = 1e-4  # attention_movement below which attention counts as unmoved
-COLLAPSED = 0.9  # attention_peak above which attention counts as collapsed
 
 
 def generate_captions(
@@ -140,29 +130,3 @@ def attention_statistics(hypotheses: Hypotheses) -> dict[str, np.ndarray]:
         "beta": np.asarray(hypotheses.beta)[:, 0][is_word],  # (N, W, T) -> (words,)
         "coverage": coverage.reshape(N * L),
     }
-
-
-class AttentionMonitor:
-    """Log a warning the first time that each failure of attention occurs."""
-
-    def __init__(self):
-        self._warned = set()
-
-    def __call__(self, scores: dict[str, float]) -> None:
-        """Check the values of :func:`measure_attention`, if `scores` has them."""
-        movement = scores.get("attention_movement", 1.0)
-        peak = scores.get("attention_peak", 0.0)
-        if peak > COLLAPSED:
-            failure = f"attention has collapsed: {peak:.0%} of it is on one location"
-            remedy = "raise hard.entropy_weight, lower training.learning_rate or start"
-            remedy += " from a soft model by training.init_from"
-        elif movement < STILL:
-            failure = "attention has stopped moving: the variance of alpha over a "
-            failure += f"caption's steps is {movement:.0e} of its mean square"
-            remedy = "lower training.doubly_stochastic or hard.entropy_weight"
-        else:
-            return
-        kind = failure.partition(":")[0]
-        if kind not in self._warned:
-            self._warned.add(kind)
-            logger.warning("%s; %s", failure, remedy)

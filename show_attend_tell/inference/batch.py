@@ -12,7 +12,7 @@ from show_attend_tell.inference.journal import (
     caption_row,
     is_below,
     require_replaceable,
-    write_table,
+    table,
 )
 from show_attend_tell.inference.metadata import MetadataWriter
 from show_attend_tell.inference.photos import find_photos
@@ -28,7 +28,7 @@ from show_attend_tell.inference.result import (
 )
 from show_attend_tell.inference.visualization.pages import stream_template
 from show_attend_tell.runtime.errors import CaptionError, plural
-from show_attend_tell.runtime.files import atomic_path
+from show_attend_tell.runtime.files import atomic_path, atomic_write
 from show_attend_tell.runtime.progress import progress_bar
 
 _ENDINGS = (".jsonl", ".csv", ".html", ".htm")
@@ -149,7 +149,7 @@ def caption_into_file(
         left_out = 0
         if kind == ".csv":
             least = request.least_in_metadata
-            write_table(out, journal.rows, exiftool_columns, least)
+            atomic_write(out, table(journal.rows, exiftool_columns, least))
             if exiftool_columns:
                 left_out = sum(is_below(row, least) for row in journal.rows)
         elif kind != ".jsonl":

@@ -25,6 +25,7 @@ second is fitted to :func:`training.confidence.probability_right` of the validat
 captions.
 """
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -34,10 +35,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from show_attend_tell.reference.reranker import Reranker
-from show_attend_tell.runtime.errors import CalibrationError, one_line
+from show_attend_tell.reference.reranker import Reranker, reranker_beside
+from show_attend_tell.runtime.errors import CalibrationError
 from show_attend_tell.runtime.files import atomic_path
-from show_attend_tell.runtime.untrusted import DAMAGED, read_arrays
+from show_attend_tell.runtime.untrusted import read_arrays, reading
 
 if TYPE_CHECKING:  # their modules import Keras
     from show_attend_tell.decoding import Hypotheses
@@ -130,15 +131,13 @@ class Calibration:
             (N,) float64 in [0, 1], rounded to six decimals.
         """
         values = statistics(self.space, features, hypotheses, self.reranker)
-        x = self.standardise(values)  # (N, 7)
-        known, good = (
-            probability(x, names, coefficients)
-            for names, coefficients in (
-                (FAMILIARITY, self.familiarity),
-                (QUALITY, self.quality),
-            )
-        )
-        return np.round(known * good, 6)
+        return np.round(self.of_statistics(values), 6)
+
+    def of_statistics(self, values: np.ndarray) -> np.ndarray:
+        """Return the confidence (N,) of statistics (N, 7)."""
+        x = self.standardise(values)
+        known = probability(x, FAMILIARITY, self.familiarity)
+        return known * probability(x, QUALITY, self.quality)
 
     def standardise(self, values: np.ndarray) -> np.ndarray:
         """Return statistics (N, 7) in standard deviations, limited to four."""
@@ -195,14 +194,8 @@ def statistics(
 ) -> np.ndarray:
     """Compute the statistics of photos and their best captions.
 
-    Args:
-        space: the distribution of the training photos.
-        features: annotations as the encoder returns them, (N, L, D).
-        hypotheses: of N photos.
-        reranker: the model's reranker, if any.
-
-    Returns:
-        (N, 7) float64 in the order of :data:`STATISTICS`.
+    See :class:`Calibration` and its method :meth:`~Calibration.confidence` for the
+    arguments. Returns (N, 7) float64 in the order of :data:`STATISTICS`.
     """
     g = describe_photos(features, space.grid)  # (N, L, D) -> (N, 3 D)
     centred = g.astype(np.float64) - space.mean
@@ -309,15 +302,9 @@ def find_calibration(captioner: "Generator", model: str | Path) -> Calibration |
     path = calibration_path(model)
     if not path.exists():
         return None
-    try:
+    with reading(path, CalibrationError, _REMEDY):
         arrays, about = read_arrays(path, _AXES, FORMAT)
-        fault = _layout_fault(arrays, about, captioner)
-    except DAMAGED as error:
-        fault = one_line(error)
-    if fault:
-        raise CalibrationError(
-            f"{path}: not a calibration of this package ({fault}); {_REMEDY}"
-        )
+        _require_layout(arrays, about, captioner)
     if about.get("model") != model_digest(captioner):
         raise CalibrationError(
             f"{path}: must be the calibration of {Path(model).name}. Received: that "
@@ -332,32 +319,57 @@ def find_calibration(captioner: "Generator", model: str | Path) -> Calibration |
     return Calibration(space, **arrays, reranker=captioner.reranker)
 
 
+def files_beside(
+    captioner: "Generator", source: object, file: Path
+) -> dict[Path, Path | None]:
+    """Return the files that belong beside a copy of a model, and what they copy.
+
+    These are the reranker, the encoder's weights if they are a file, and the
+    calibration. A calibration holds for its model only: after changes of the weights,
+    there is none.
+
+    Args:
+        captioner: the generator of one model.
+        source: the path of the model's own file, if it has one.
+        file: the path of the copy.
+    """
+    reranker, calibration = captioner.reranker, calibration_path(file)
+    beside = {reranker_beside(file): reranker and reranker.file, calibration: None}
+    if isinstance(source, Path):
+        with contextlib.suppress(CalibrationError):  # for other weights than these
+            if find_calibration(captioner, source) is not None:
+                beside[calibration] = calibration_path(source)
+        weights = source.with_name(captioner.encoder_identity["weights"])
+        if weights.is_file():
+            beside[file.with_name(weights.name)] = weights
+    return beside
+
+
 def _reranker_digest(captioner: "Generator") -> str | None:
     """Return the SHA-256 of a captioner's reranker; None without one."""
     reranker = captioner.reranker
     return None if reranker is None else reranker.digest()
 
 
-def _layout_fault(
+def _require_layout(
     arrays: dict[str, np.ndarray], about: dict, captioner: "Generator"
-) -> str | None:
-    """Return a difference to the documented layout, or None."""
+) -> None:
+    """Raise a ValueError unless the arrays have the documented layout."""
     if about.get("statistics") != list(STATISTICS):
-        return "its statistics are those of another version"
+        raise ValueError("its statistics are those of another version")
     D, words = captioner.annotation_width, arrays["words"]
     sizes = {"D": D, "G": 3 * D, "k": arrays["variances"].size, "V": words.size}
     sizes |= {"S": len(STATISTICS), "F": len(FAMILIARITY) + 1, "Q": len(QUALITY) + 1}
     for name, axes in _AXES.items():
         value, shape = arrays[name], tuple(sizes[axis] for axis in axes)
         if value.dtype.kind != ("i" if name == "words" else "f"):
-            return f"`{name}` has the type {value.dtype}"
+            raise ValueError(f"`{name}` has the type {value.dtype}")
         if value.shape != shape:
-            return f"`{name}` must be {shape}, and is {value.shape}"
+            raise ValueError(f"`{name}` must be {shape}, and is {value.shape}")
         if not np.isfinite(value).all():
-            return f"`{name}` must be finite"
+            raise ValueError(f"`{name}` must be finite")
     positive = all((arrays[n] > 0).all() for n in ("variances", "shares", "scale"))
     if not (sizes["k"] and sizes["V"] and positive):
-        return "variances, shares and scales must be positive"
+        raise ValueError("variances, shares and scales must be positive")
     if words[0] < 0 or (np.diff(words.astype(np.int64)) <= 0).any():
-        return "`words` must be ascending ids"
-    return None
+        raise ValueError("`words` must be ascending ids")

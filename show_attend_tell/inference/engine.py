@@ -133,35 +133,25 @@ def load_engine(
             :data:`MANY_PHOTOS` or an encoder that the reference lacks.
         photos: number of photos of the run.
     """
-    loaders = {"reference": _load_reference, "keras": _load_keras}
+    arguments = files, encoder_weights, mirror, reranker
     if engine == "auto":
         installed = find_spec("tensorflow") is not None
         engine = "keras" if installed and photos >= MANY_PHOTOS else "reference"
         if engine == "reference" and installed:
             try:
-                return _load_reference(files, encoder_weights, mirror, reranker)
+                return load_engine(*arguments, engine)
             except EncoderError:
                 engine = "keras"
-    return loaders[engine](files, encoder_weights, mirror, reranker)
+    load, encoder_of = load_generator, Encoder
+    if engine == "keras":
+        if sys.modules.get("tensorflow") is None:
+            from show_attend_tell.runtime.tensorflow_startup import start_keras
 
-
-def _load_reference(files, encoder_weights, mirror, reranker) -> Engine:
-    generator = load_generator(files, mirror, reranker)
-    return Engine(
-        generator, matching_encoder(generator, files[0], encoder_weights, Encoder)
-    )
-
-
-def _load_keras(files, encoder_weights, mirror, reranker) -> Engine:
-    if sys.modules.get("tensorflow") is None:
-        from show_attend_tell.runtime.tensorflow_startup import start_keras
-
-        start_keras()
-    from show_attend_tell.models.encoder import network
-    from show_attend_tell.models.saving import load_generator
-
-    generator = load_generator(files, mirror, reranker)
-    encoder = matching_encoder(generator, files[0], encoder_weights, network.Encoder)
+            start_keras()
+        from show_attend_tell.models.encoder.network import Encoder as encoder_of
+        from show_attend_tell.models.saving import load_generator as load
+    generator = load(files, mirror, reranker)
+    encoder = matching_encoder(generator, files[0], encoder_weights, encoder_of)
     return Engine(generator, encoder)
 
 

@@ -17,7 +17,7 @@ from typing import Self
 from show_attend_tell.inference.result import DOUBTFUL, Caption, as_sentence
 from show_attend_tell.inference.xmp import creator_tool
 from show_attend_tell.runtime.errors import OutputFileError
-from show_attend_tell.runtime.files import atomic_write, locked
+from show_attend_tell.runtime.files import locked
 
 # A path may contain bytes that are not UTF-8; this encoding restores them.
 ENCODING = {"encoding": "utf-8", "errors": "surrogateescape"}
@@ -201,8 +201,16 @@ def is_below(row: Mapping, least: float) -> bool:
     return confidence is not None and confidence < least
 
 
-def _table(rows: Iterable[Mapping], exiftool: bool, least: float) -> str:
-    """Return rows as CSV, after one line of column names."""
+def table(
+    rows: Iterable[Mapping], exiftool: bool = False, least: float = DOUBTFUL
+) -> bytes:
+    """Return rows as CSV, after one line of column names.
+
+    Args:
+        rows: rows with :data:`FIELDS`, which are its columns.
+        exiftool: whether to write the columns of exiftool in place of these.
+        least: lowest confidence of a caption that exiftool gets.
+    """
     content = io.StringIO()
     plain = csv.writer(content, lineterminator="\n")
     # Python 3.11 writes a carriage return without quotes, and cannot read it then.
@@ -217,30 +225,13 @@ def _table(rows: Iterable[Mapping], exiftool: bool, least: float) -> str:
             values = [row["path"], sentence, sentence, creator_tool(row["made_by"])]
         returns = any("\r" in str(value) for value in values)
         (quoted if returns else plain).writerow(values)
-    return content.getvalue()
-
-
-def write_table(
-    path: Path,
-    rows: Iterable[Mapping],
-    exiftool: bool = False,
-    least: float = DOUBTFUL,
-) -> None:
-    """Write rows as CSV atomically.
-
-    Args:
-        path: path of the file.
-        rows: rows with :data:`FIELDS`, which are its columns.
-        exiftool: whether to write the columns of exiftool in place of these.
-        least: lowest confidence of a caption that exiftool gets.
-    """
-    atomic_write(path, _table(rows, exiftool, least).encode(**ENCODING))
+    return content.getvalue().encode(**ENCODING)
 
 
 def require_replaceable(
     path: Path, rows: Sequence[Mapping], least: float = DOUBTFUL
 ) -> None:
-    """Raise unless :func:`write_table` with these rows loses no line of the file.
+    """Raise unless a :func:`table` of these rows loses no line of the file.
 
     An earlier run wrote the first of these rows. A CSV file differs if another program
     wrote it, or version 0.1, which kept no journal beside it.
@@ -252,9 +243,9 @@ def require_replaceable(
     if not path.exists():
         return
     if path.is_file():  # a pipe or a device may block or have no end
-        content = path.read_bytes().decode(**ENCODING)
-        tables = (_table(rows, columns, least) for columns in (False, True))
-        if any(table.startswith(content) for table in tables):
+        content = path.read_bytes()
+        tables = (table(rows, columns, least) for columns in (False, True))
+        if any(rewritten.startswith(content) for rewritten in tables):
             return
     journal = path.with_suffix(".jsonl").name
     raise OutputFileError(

@@ -7,6 +7,7 @@ import os
 import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from PIL import Image
@@ -18,9 +19,13 @@ from show_attend_tell.data.preprocessing import (
     load_photo,
     pillow_warnings_ignored,
     remedy,
+    to_square,
+    to_view,
     upright_rgb,
 )
 from show_attend_tell.runtime.errors import PhotoError, one_line
+
+VIEW = 512  # longest side of a displayed photo, in pixels
 
 Photo = str | os.PathLike | bytes | bytearray | Image.Image | np.ndarray
 
@@ -191,15 +196,33 @@ def to_input(photo: Photo, name: str = "photo") -> Path | NamedPhoto | Failure:
     )
 
 
-def open_input(photo: Path | NamedPhoto) -> tuple[Path, Image.Image]:
-    """Return the path of a photo and its pixels, RGB and upright.
+class OpenedPhoto(NamedTuple):
+    """A decoded photo."""
 
-    Raises:
-        PhotoError: the photo cannot be read.
-    """
-    if isinstance(photo, NamedPhoto):
-        return photo.path, photo.load()
-    return photo, load_photo(photo)
+    path: Path
+    square: np.ndarray  # (S, S, 3) uint8, the network's input
+    view: np.ndarray  # (H, W, 3) uint8, the same part of the photo, to display
+    size: tuple[int, int]  # width and height of the photo in pixels
+
+
+def open_photo(path: Path, image: Image.Image, side: int, resize: str) -> OpenedPhoto:
+    """Resize an RGB photo, upright; see :func:`data.preprocessing.to_square`."""
+    square = to_square(image, side, resize)
+    return OpenedPhoto(path, square, to_view(image, side, resize, VIEW), image.size)
+
+
+def read_photo(
+    photo: Path | NamedPhoto | Failure, side: int, resize: str
+) -> OpenedPhoto | Failure:
+    """Decode and resize a photo; return a Failure if it cannot be read."""
+    if isinstance(photo, Failure):
+        return photo
+    path = photo.path if isinstance(photo, NamedPhoto) else photo
+    try:
+        image = load_photo(path) if path is photo else photo.load()
+    except PhotoError as error:
+        return Failure(path, str(error))
+    return open_photo(path, image, side, resize)
 
 
 def _from_array(pixels: np.ndarray) -> Image.Image:

@@ -9,24 +9,29 @@ words, and :mod:`inference.result` turns the hypotheses into a Caption.
 import dataclasses
 import functools
 import os
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from PIL import Image
 
 from show_attend_tell.config import MOST_BEAM
 from show_attend_tell.config.captioner import DecodingSettings
-from show_attend_tell.data.preprocessing import to_square, to_view
 from show_attend_tell.data.region import cell_shares, region_in_view
-from show_attend_tell.inference.confidence import Calibration, find_calibration
+from show_attend_tell.inference.confidence import (
+    Calibration,
+    files_beside,
+    find_calibration,
+)
 from show_attend_tell.inference.engine import Engine, load_engine
 from show_attend_tell.inference.photos import (
     NamedPhoto,
+    OpenedPhoto,
     Photo,
     find_photos,
-    open_input,
+    open_photo,
+    read_photo,
     to_input,
 )
 from show_attend_tell.inference.request import CaptionRequest, is_sampled
@@ -38,21 +43,10 @@ from show_attend_tell.inference.result import (
     photo_seeds,
     unless_doubtful,
 )
-from show_attend_tell.inference.saving import save_model
 from show_attend_tell.models.pretrained import DEFAULT, model_path
-from show_attend_tell.runtime.errors import CaptionError, PhotoError
+from show_attend_tell.runtime.errors import CaptionError
+from show_attend_tell.runtime.files import atomic_path
 from show_attend_tell.runtime.read_ahead import read_ahead
-
-VIEW = 512  # longest side of a displayed photo, in pixels
-
-
-class _Opened(NamedTuple):
-    """A decoded photo."""
-
-    path: Path
-    square: np.ndarray  # (S, S, 3) uint8
-    view: np.ndarray  # (H, W, 3) uint8
-    size: tuple[int, int]  # width and height in pixels
 
 
 class CaptioningPipeline:
@@ -208,16 +202,18 @@ class CaptioningPipeline:
         size = 1 if count == 1 or request.region is not None else self.engine.batch
         decoding = dataclasses.replace(self.decoding(request), batch_size=size)
 
-        def read(start: int) -> list[_Opened | Failure | None]:
+        side, resize = self.engine.side, self.engine.resize
+
+        def read(start: int) -> list[OpenedPhoto | Failure | None]:
             return [
-                None if present and present(photo) else self._read(photo)
+                None if present and present(photo) else read_photo(photo, side, resize)
                 for photo in photos[start : start + size]
             ]
 
         for batch in read_ahead(read, range(0, len(photos), size)):
             if request.region is None:
                 batch = self._caption_batch(batch, decoding, count)
-            elif isinstance(batch[0], _Opened):
+            elif isinstance(batch[0], OpenedPhoto):
                 batch = [self._caption_one(batch[0], request)]
             for result in batch:
                 if result is not None:
@@ -241,12 +237,34 @@ class CaptioningPipeline:
         Raises:
             CaptionError: see :func:`data.region.region_in_view`.
         """
-        opened = self._open(Path(path), image)
+        opened = open_photo(Path(path), image, self.engine.side, self.engine.resize)
         return self._caption_one(opened, request or CaptionRequest())
 
     def save(self, file: str | os.PathLike) -> None:
-        """Write a ``.keras`` file, see :func:`inference.saving.save_model`."""
-        save_model(self.generator, self.file, file)
+        """Write the captioner, and beside it what its own file has there.
+
+        See :func:`~show_attend_tell.inference.confidence.files_beside`. The file ends
+        with ``.keras`` and is replaced if it exists.
+
+        Raises:
+            CaptionError: there are several models, or `file` has another ending.
+            OSError: a file cannot be written.
+        """
+        file, generator = Path(file), self.generator
+        if generator.captioner is None or file.suffix != ".keras":
+            raise CaptionError(
+                "`save` needs one model without mirror images, and a file that ends "
+                f"with .keras. Received: {len(generator.members)} models, mirror="
+                f"{generator.mirror}, {str(file)!r}; correct it"
+            )
+        beside = files_beside(generator, self.file, file)
+        with atomic_path(file) as temporary:
+            generator.captioner.save(temporary)
+        for path, original in beside.items():
+            if original is None:
+                path.unlink(missing_ok=True)  # of a model that was here
+            elif Path(original).resolve() != path.resolve():
+                shutil.copyfile(original, path)
 
     def require_calibration(self, request: CaptionRequest) -> None:
         """Raise a CaptionError if a lowest confidence lacks the model's calibration."""
@@ -258,29 +276,15 @@ class CaptioningPipeline:
                 "<model>.reranker.npz beside the model"
             )
 
-    def _read(self, photo: Path | NamedPhoto | Failure) -> _Opened | Failure:
-        if isinstance(photo, Failure):
-            return photo
-        try:
-            return self._open(*open_input(photo))
-        except PhotoError as error:
-            path = photo.path if isinstance(photo, NamedPhoto) else photo
-            return Failure(path, str(error))
-
-    def _open(self, path: Path, image: Image.Image) -> _Opened:
-        side, resize = self.engine.side, self.engine.resize
-        square = to_square(image, side, resize)
-        return _Opened(path, square, to_view(image, side, resize, VIEW), image.size)
-
     def _caption_batch(
         self,
-        photos: list[_Opened | Failure | None],
+        photos: list[OpenedPhoto | Failure | None],
         decoding: DecodingSettings,
         count: int,
     ) -> list[Caption | Failure | None]:
         """Caption photos, a batch at most; None keeps a row empty."""
         results = list(photos)
-        rows = [k for k, photo in enumerate(photos) if isinstance(photo, _Opened)]
+        rows = [k for k, photo in enumerate(photos) if isinstance(photo, OpenedPhoto)]
         if rows:
             side, generate = self.engine.side, self.engine.generator.generate
             squares = np.zeros((len(photos), side, side, 3), np.uint8)
@@ -294,7 +298,7 @@ class CaptioningPipeline:
                 results[k] = self._result(photos[k], features[k], best)
         return results
 
-    def _caption_one(self, photo: _Opened, request: CaptionRequest) -> Caption:
+    def _caption_one(self, photo: OpenedPhoto, request: CaptionRequest) -> Caption:
         """Caption one photo, from the region and with the samples of a request."""
         decoding, box, shares = self.decoding(request), None, None
         count = request.samples if decoding.method == "sample" else 1
@@ -317,7 +321,7 @@ class CaptioningPipeline:
             hypotheses = hypotheses._make(field[0] for field in hypotheses)
         return self._result(photo, features[0], hypotheses, box)
 
-    def _result(self, photo: _Opened, features, hypotheses, region=None) -> Caption:
+    def _result(self, photo: OpenedPhoto, features, hypotheses, region=None) -> Caption:
         """Build the caption of a photo from features (L, D), hypotheses (W, ...)."""
         confidence = None
         if self.calibration is not None and region is None:

@@ -26,11 +26,11 @@ from show_attend_tell.models.decoder_interface import (
     Dropouts,
 )
 from show_attend_tell.models.generator import Generator
-from show_attend_tell.models.losses import CaptionMean, caption_losses
+from show_attend_tell.models.losses import CaptionMean, doubly_stochastic, token_losses
 from show_attend_tell.models.lstm.decoder import LstmDecoder
 from show_attend_tell.models.lstm.fast_gradient import SOFT
 from show_attend_tell.models.lstm.hard_attention import HardAttention
-from show_attend_tell.models.presets import read_preset, save_preset
+from show_attend_tell.models.pretrained import read_preset, save_preset
 from show_attend_tell.models.transformer.decoder import TransformerDecoder
 
 # The layer of each of config.captioner.DECODERS.
@@ -101,10 +101,10 @@ class Captioner(keras.Model):
 
     @classmethod
     def from_preset(cls, preset):
-        """Load one of :data:`models.presets.PRESETS`, or a folder of a model hub.
+        """Load one of :data:`models.pretrained.PRESETS`, or a folder of a model hub.
 
         Raises:
-            ModelFileError, PretrainedModelError: see :func:`presets.read_preset`.
+            ModelFileError: see :func:`pretrained.read_preset`.
         """
         return cls.from_saved(read_preset(preset))
 
@@ -180,7 +180,7 @@ class Captioner(keras.Model):
         Args:
             annotations: features as stored, (N, L, D).
             tokens: y_0 .. y_{T-1}, (N, T).
-            bias: (N, T, L), see :func:`models.lstm.attention.region_bias`, or None.
+            bias: (N, T, L), see :func:`reference.lstm.region_bias`, or None.
 
         Returns:
             An array (N, layers, H, T, L), or None if the decoder has no heads.
@@ -317,15 +317,11 @@ class Captioner(keras.Model):
         mask = ops.cast(ops.not_equal(y, PAD), "float32")
         y_pred = {k: ops.cast(value, "float32") for k, value in y_pred.items()}
         parts = self._parts(training)
-        words, attention = caption_losses(
-            y_pred["logits"],
-            y_pred["alpha"],
-            y,
-            mask,
-            self.label_smoothing if training else 0.0,
-            self.doubly_stochastic,
-            parts.compiled,
-        )  # (B,) or (R,) each
+        smoothing = self.label_smoothing if training else 0.0
+        losses = token_losses(y_pred["logits"], y, smoothing, parts.compiled)
+        words = ops.sum(losses * mask, axis=-1)  # (B, T) -> (B,), or (R,)
+        attention = doubly_stochastic(y_pred["alpha"], mask)  # (B,) or (R,)
+        attention = self.doubly_stochastic * attention
         length = ops.sum(mask, axis=-1)  # (B, T) -> (B,)
         present = ops.cast(length > 0, "float32")
         self.word_loss.update_state(

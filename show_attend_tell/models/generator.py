@@ -15,12 +15,9 @@ from show_attend_tell.data.vocabulary import END, PAD, START, UNKNOWN
 from show_attend_tell.decoding import Hypotheses
 from show_attend_tell.decoding.beam import beam_search
 from show_attend_tell.decoding.sampling import greedy, sample
-from show_attend_tell.models.lstm.attention import (
-    argmax_location,
-    region_bias,
-    sampled_location,
-)
+from show_attend_tell.models.lstm.attention import argmax_location, sampled_location
 from show_attend_tell.reference import captioner as reference
+from show_attend_tell.reference.lstm import region_bias
 from show_attend_tell.runtime.backend import compiled
 
 # XLA compiles a beam of 5 in 4.6 s of processor time, TensorFlow traces it in 1.1 s; a
@@ -33,7 +30,7 @@ _SPECIAL = {"start_id": START, "end_id": END, "pad_id": PAD}
 class RegionBias(NamedTuple):
     """The direction of attention to regions of photos."""
 
-    scores: object  # (B, L), see models.lstm.attention.region_bias
+    scores: object  # (B, L), see reference.lstm.region_bias
     words: object  # () int32, the number of words whose scores get it
 
 
@@ -182,9 +179,7 @@ class Generator(reference.Generator):
             self._searches[key] = build_search(self, *key)
         temperature = ops.convert_to_tensor(np.float32(decoding.temperature))
         if regions is not None:
-            scores = ops.convert_to_numpy(
-                region_bias(regions, decoding.region_strength)
-            )
+            scores = region_bias(regions, decoding.region_strength)  # (N, L)
             words = np.int32(decoding.region_words or decoding.max_words)
         for start in range(0, N, size):
             rows = slice(start, start + size)

@@ -92,17 +92,3 @@ def doubly_stochastic(alpha, mask):
     # (B, T, L), (B, T) -> (B, L): attention that each location received
     received = ops.einsum("btl,bt->bl", alpha, ops.cast(mask, alpha.dtype))
     return ops.sum(ops.square(1 - received), axis=-1)  # (B, L) -> (B,)
-
-
-def caption_losses(
-    logits, alpha, targets, mask, label_smoothing, strength, compile_fn=_itself
-):
-    """Return -log p(y|a) and lambda sum_i (1 - sum_t alpha_ti)^2 of captions, (B,).
-
-    They are the terms of L_d, Eq. (14); `strength` is lambda. See :func:`token_losses`
-    and :func:`doubly_stochastic` for the other arguments.
-    """
-    mask = ops.cast(mask, logits.dtype)
-    losses = token_losses(logits, targets, label_smoothing, compile_fn)  # (B, T)
-    words = ops.sum(losses * mask, axis=-1)
-    return words, strength * doubly_stochastic(alpha, mask)

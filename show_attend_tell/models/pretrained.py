@@ -1,9 +1,27 @@
-"""Find the trained captioners of the package, and models by their names."""
+"""Find the trained captioners of the package, and write any as a hub's folder.
 
+A folder has KerasHub's layout: ``config.json``, ``metadata.json`` and
+``model.weights.h5`` are those of a ``.keras`` file; ``README.md`` is the card, whose
+first lines are metadata in YAML: https://huggingface.co/docs/hub/model-cards. Reranker
+and calibration of a model in the package are beside the weights, as they are beside a
+``.keras`` file.
+"""
+
+import json
+import shutil
 from importlib.resources import files
 from pathlib import Path
 
-from show_attend_tell.runtime.errors import PretrainedModelError, nearest, quote
+import numpy as np
+
+from show_attend_tell.reference.model_file import WEIGHTS, Captioner, read_captioner
+from show_attend_tell.runtime.errors import (
+    ModelFileError,
+    PretrainedModelError,
+    nearest,
+    quote,
+)
+from show_attend_tell.runtime.files import atomic_path
 
 SHIPPED = Path(str(files(__package__))) / "weights" / "everyday.keras"
 SHIPPED_LSTM = SHIPPED.with_name("everyday_lstm.keras")
@@ -13,6 +31,24 @@ FLICKR8K_LSTM = FLICKR8K.with_name("flickr8k_lstm.keras")
 CARD = SHIPPED.with_name("MODEL_CARD.md")
 DEFAULT = "shipped"
 NAMES = (DEFAULT, "shipped-lstm")  # in place of a file or a run
+PRESETS = {path.stem: path for path in (SHIPPED, SHIPPED_LSTM, FLICKR8K, FLICKR8K_LSTM)}
+_DECODERS = {"lstm": "An LSTM", "transformer": "A Transformer"}
+_BODY = """\
+# {title}
+
+{decoder} of {parameters:,} parameters and {words:,} words, after *Show, Attend and
+Tell* ([arXiv:1502.03044](https://arxiv.org/abs/1502.03044)).
+
+```python
+import show_attend_tell as sat
+
+pipeline = sat.load("the folder of this card")
+print(pipeline.caption("photo.jpg").sentence)
+captioner = sat.Captioner.from_preset("the folder of this card")  # a Keras model
+```
+
+"""
+_UNFINISHED = "Add its training data, intended use and limits here.\n"
 
 
 def shipped_model(name: str = DEFAULT) -> Path:
@@ -58,3 +94,84 @@ def model_path(name: str, runs_folder: str | Path) -> Path:
             f"Received: {quote(name)}{close}; correct the name"
         )
     return path
+
+
+def read_preset(preset: str | Path) -> Captioner:
+    """Read a captioner of the package or of a folder.
+
+    Args:
+        preset: a key of :data:`PRESETS`, or a folder.
+
+    Raises:
+        ModelFileError: there is none; or see :func:`read_captioner`, which reads the
+            folder as it reads a model file.
+    """
+    file = PRESETS.get(preset) or Path(preset) / WEIGHTS
+    if not file.is_file():
+        raise ModelFileError(
+            f"`preset` must be {' or '.join(PRESETS)}, or a folder that "
+            f"`save_to_preset` wrote. Received: {str(preset)!r}"
+        )
+    return read_captioner(file)
+
+
+def save_preset(model, folder: str | Path) -> None:
+    """Write a captioner and its card to a new folder, atomically.
+
+    A captioner with the weights of a model in the package gets that model's card.
+
+    Args:
+        model: a Captioner of Keras.
+        folder: absent or empty.
+
+    Raises:
+        OSError: the folder has files or cannot be written.
+    """
+    with atomic_path(folder) as temporary:
+        model.save(temporary, zipped=False)
+        (temporary / "assets").rmdir()  # a captioner has none
+        file = temporary / "metadata.json"
+        metadata = json.loads(file.read_bytes())
+        metadata["parameter_count"] = model.count_params()
+        file.write_text(json.dumps(metadata, indent=4), "utf-8")
+        title, rest, card = Path(folder).name, _UNFINISHED, {"license": "other"}
+        if (shipped := _shipped(model)) is not None:
+            source = PRESETS[shipped]
+            for other in source.parent.glob(f"{source.stem}.*.npz"):
+                name = other.name.removeprefix(source.stem)
+                shutil.copyfile(other, temporary / f"{Path(WEIGHTS).stem}{name}")
+            title, rest = shipped, CARD.read_text("utf-8")
+            card["license_name"] = "research-and-education"
+            card["license_link"] = "README.md#licence"
+        (temporary / "README.md").write_text(_card(model, title, card) + rest, "utf-8")
+
+
+def _card(model, title: str, metadata: dict) -> str:
+    """Return the card's metadata and its first paragraphs."""
+    metadata |= {
+        "library_name": "keras",
+        "pipeline_tag": "image-to-text",
+        "language": "en",
+        "tags": ["image-captioning", "show-attend-and-tell"],
+    }
+    # Values in JSON are YAML, too.
+    lines = [f"{name}: {json.dumps(value)}\n" for name, value in metadata.items()]
+    body = _BODY.format(
+        title=title,
+        decoder=_DECODERS[model.settings.decoder],
+        parameters=model.count_params(),
+        words=len(model.vocabulary),
+    )
+    return f"---\n{''.join(lines)}---\n\n{body}"
+
+
+def _shipped(model) -> str | None:
+    """Return the name of the model in the package with the same weights, if any."""
+    for name, file in PRESETS.items():
+        weights = read_captioner(file).weights if file.is_file() else ()
+        if len(weights) == len(model.weights) and all(
+            np.array_equal(np.asarray(own), other)
+            for own, other in zip(model.weights, weights, strict=True)
+        ):
+            return name
+    return None

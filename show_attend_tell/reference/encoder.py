@@ -293,7 +293,7 @@ def read_weights(source: str | Path, network: str) -> dict[str, tuple]:
             of weights that only Keras has.
     """
     if (source, network) == ("imagenet_8bit", "VGG16"):
-        return _packaged(list(_places(network)))
+        return packaged_weights()
     if (source, network) == ("scenes", "SceneNet"):
         source = SCENE_NET_WEIGHTS
     elif source in BUILT_IN_WEIGHTS:
@@ -336,19 +336,31 @@ def _places(network: str) -> dict[str, list[tuple]]:
     return places
 
 
-def _packaged(names: list[str]) -> dict[str, tuple]:
-    """Return the packaged weights; w'_o = s_o q_o where a kernel has 8 bits."""
+def packaged_weights(file: Path = PACKAGED_WEIGHTS) -> dict[str, tuple]:
+    """Return the packaged weights of VGG16, kernel and bias of each convolution.
+
+    A kernel w of blocks 3 to 5 has 8 bits per weight and one scale per output channel
+    o, with which the encoder computes w'_o = s_o q_o in float32::
+
+        s_o = max |w_o| / 127,    q_o = clip(round(w_o / s_o), -127, 127)
+
+    The kernels of blocks 1 and 2 and all biases are float16.
+    ``python -m data_prep.quantise_encoder`` makes the file.
+
+    Raises:
+        EncoderError: the file is absent or damaged.
+    """
     weights = {}
     try:
-        with np.load(PACKAGED_WEIGHTS, allow_pickle=False) as arrays:
-            for name in names:
+        with file.open("rb") as content, np.load(content) as arrays:
+            for name in _places("VGG16"):
                 kernel = arrays[f"{name}/kernel"].astype(np.float32)
                 if f"{name}/scale" in arrays:
                     kernel *= arrays[f"{name}/scale"]
                 weights[name] = kernel, arrays[f"{name}/bias"].astype(np.float32)
     except DAMAGED as error:
         raise EncoderError(
-            f"{PACKAGED_WEIGHTS}: the packaged encoder cannot be read "
+            f"{file}: the packaged encoder cannot be read "
             f"({one_line(error)}); install the package again"
         ) from None
     return weights

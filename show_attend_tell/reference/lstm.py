@@ -135,7 +135,13 @@ def region_bias(shares, strength: float):
     """Return b_i = s log(m_i + 1e-3), which directs attention to a region.
 
     alpha_ti is then proportional to exp(e_ti) (m_i + 1e-3)^s: the model's own
-    attention, weighted by m (L,), the share of each location inside the region.
+    attention, weighted by the region. A location outside loses 6.9 s nats. The paper
+    has no regions.
+
+    Args:
+        shares: m, (..., L) in [0, 1], the share of each location's area that is inside
+            the region; see :func:`data.region.cell_shares`.
+        strength: s, at least 0; 0 ignores the region.
     """
     return np.float32(strength) * np.log(np.asarray(shares, np.float32) + 1e-3)
 

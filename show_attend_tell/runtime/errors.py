@@ -31,8 +31,9 @@ def quote(value: object, limit: int = 80) -> str:
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return ``, nearest: <known name>``, empty if no known name is similar."""
-    close = difflib.get_close_matches(name, list(known), n=1)
-    return f", nearest: {close[0]}" if close else ""
+    lower = {each.lower(): each for each in known}
+    close = difflib.get_close_matches(name.lower(), lower, n=1)
+    return f", nearest: {lower[close[0]]}" if close else ""
 
 
 def plural(count: int, noun: str) -> str:

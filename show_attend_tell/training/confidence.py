@@ -16,7 +16,6 @@ from show_attend_tell.inference.confidence import (
     QUALITY,
     Calibration,
     PhotoSpace,
-    probability,
     select,
 )
 from show_attend_tell.runtime.errors import CalibrationError
@@ -192,11 +191,11 @@ def measure(
             model = fit_calibration(space, known[fitted], good[fitted], others)
             if name in sources:
                 outside = outside[tested[sources[name]]]
-            values = (_confidence(model, x) for x in (known[tested], outside))
+            values = map(model.of_statistics, (known[tested], outside))
             auc[name].append(rank_auc(*values))
         everything = list(ood_sets.values())
         model = fit_calibration(space, known[fitted], good[fitted], everything)
-        confidence = _confidence(model, known[tested])
+        confidence = model.of_statistics(known[tested])
         better = good[tested] > good.mean()
         quality.append(rank_auc(confidence[better], confidence[~better]))
     return {
@@ -204,13 +203,6 @@ def measure(
         "auc": {name: round(float(np.mean(x)), 4) for name, x in auc.items()},
         "auc_quality": round(float(np.mean(quality)), 4),
     }
-
-
-def _confidence(model: Calibration, values: np.ndarray) -> np.ndarray:
-    """Return the confidence (N,) of statistics (N, 7)."""
-    x = model.standardise(values)
-    known = probability(x, FAMILIARITY, model.familiarity)
-    return known * probability(x, QUALITY, model.quality)
 
 
 def rank_auc(positive: np.ndarray, negative: np.ndarray) -> float:

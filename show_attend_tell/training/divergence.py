@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from show_attend_tell.runtime.errors import TrainingError
 
@@ -11,6 +11,8 @@ logger = logging.getLogger(__name__)
 EVERY = 20  # updates between two checks; each fetches the loss from the device
 HIGH, LASTING = 10, 100  # multiple of the first loss, for so many updates
 EXTREME = 1000  # multiple of the first loss, in one update
+STILL = 1e-4  # attention_movement below which attention counts as unmoved
+COLLAPSED = 0.9  # attention_peak above which attention counts as collapsed
 
 
 class LossMonitor:
@@ -73,23 +75,44 @@ class LossMonitor:
 
 
 class CaptionMonitor:
-    """Log a warning the first time that all captions of a validation are equal."""
+    """Log a warning the first time that each fault of validation captions occurs.
+
+    The captions are all equal, or attention fails as in trainings of the authors' code:
+    it is the same for every word, or has collapsed on one location for all photos.
+    """
 
     def __init__(self):
-        self._warned = False
+        self._warned = set()
 
-    def __call__(self, step: int, captions: Iterable[Sequence[str]]) -> None:
-        """Check the words of each caption, generated after update `step`."""
-        texts = [" ".join(words) for words in captions]
-        text, count = "".join(texts[:1]), len(texts)
-        # A single caption is no repetition unless it is empty.
-        if self._warned or set(texts) != {text} or (text and count == 1):
-            return
-        self._warned = True
-        logger.warning(
-            "all %d captions of the validation at update %d are %s; if later ones are, "
-            "lower training.learning_rate",
-            count,
-            step,
-            f"equal, {text!r}" if text else "empty",
-        )
+    def __call__(
+        self, step: int, captions: Iterable[Sequence[str]], attention: Mapping
+    ) -> None:
+        """Check the words of each caption, generated after update `step`.
+
+        ``attention`` has the values of :func:`evaluation.validation.measure_attention`,
+        or nothing.
+        """
+        for kind, fault, remedy in _faults(step, captions, attention):
+            if kind not in self._warned:
+                self._warned.add(kind)
+                logger.warning("%s; %s", fault, remedy)
+
+
+def _faults(step, captions, attention) -> Iterator[tuple[str, str, str]]:
+    """Yield the kind of each fault, its description and the remedy."""
+    texts = [" ".join(words) for words in captions]
+    text, count = "".join(texts[:1]), len(texts)
+    # A single caption is no repetition unless it is empty.
+    if set(texts) == {text} and (count > 1 or not text):
+        shown = f"equal, {text!r}" if text else "empty"
+        fault = f"all {count} captions of the validation at update {step} are {shown}"
+        yield "equal", fault, "if later ones are, lower training.learning_rate"
+    movement = attention.get("attention_movement", 1.0)
+    if (peak := attention.get("attention_peak", 0.0)) > COLLAPSED:
+        fault = f"attention has collapsed: {peak:.0%} of it is on one location"
+        remedy = "raise hard.entropy_weight, lower training.learning_rate or start from"
+        yield "collapsed", fault, f"{remedy} a soft model by training.init_from"
+    elif movement < STILL:
+        fault = "attention has stopped moving: the variance of alpha over a caption's "
+        fault += f"steps is {movement:.0e} of its mean square"
+        yield "still", fault, "lower training.doubly_stochastic or hard.entropy_weight"

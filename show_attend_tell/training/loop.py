@@ -89,15 +89,6 @@ class Task:
         self.model.compile(optimizer=optimizer, jit_compile=self.settings.jit_compile)
         optimizer.build(self.model.trainable_variables)
 
-    def copy_model(self) -> keras.Model:
-        """Return another model of the same settings."""
-        return type(self.model).from_config(self.model.get_config())
-
-    def monitor_loss(self, first: float | None) -> LossMonitor:
-        """Return the monitor of the loss; `first` is the first loss, if known."""
-        warmup = self.settings.warmup_steps
-        return LossMonitor(warmup=warmup, first=first, **self.monitored)
-
     def open_log(self, folder: Path) -> CurveLog:
         """Return the log of curves and scores."""
         return CurveLog(folder, self.experiment)
@@ -122,7 +113,7 @@ class Trainer:
     @functools.cached_property
     def saved(self) -> keras.Model:
         """The model that is validated and saved, a copy with the averaged weights."""
-        return self.task.copy_model()
+        return type(self.model).from_config(self.model.get_config())
 
     def run(self, folder: Path, resume: bool, progress: bool) -> Summary:
         """Train until the end in a run folder.
@@ -145,7 +136,8 @@ class Trainer:
                 self._restore()
         self.workers.separate_dropout(self.model)
         position, chief = self.position, self.workers.is_chief
-        self.losses = self.task.monitor_loss(position.first_loss)
+        warmup, first = self.settings.warmup_steps, position.first_loss
+        self.losses = LossMonitor(warmup=warmup, first=first, **self.task.monitored)
         bar = progress_bar(
             self.total_steps, "step", done=position.step, shown=progress and chief
         )

@@ -20,11 +20,7 @@ from show_attend_tell.data.manifest import Photo
 from show_attend_tell.data.preprocessing import load_photo, to_view
 from show_attend_tell.data.splits import Split
 from show_attend_tell.data.vocabulary import SPECIAL
-from show_attend_tell.evaluation.validation import (
-    AttentionMonitor,
-    attention_statistics,
-    best_words,
-)
+from show_attend_tell.evaluation.validation import attention_statistics, best_words
 from show_attend_tell.inference.visualization.attention_figure import (
     attention_figure,
     figure_to_array,
@@ -94,14 +90,7 @@ class TrainingLog(CurveLog):
 
     def __init__(self, folder: Path, experiment: Experiment, validation: Split):
         super().__init__(folder, experiment)
-        self.validation, self.watch = validation, AttentionMonitor()
-        self._warned_of_photos = False
-
-    def log_scores(self, step: int, scores: dict[str, float]) -> None:
-        """Log validation scores; warn once if attention has collapsed or stopped."""
-        super().log_scores(step, scores)
-        if self.experiment.model.attends:
-            self.watch(scores)
+        self.validation, self._warned_of_photos = validation, False
 
     def log_samples(self, step: int, model: Captioner, reader: FeatureReader) -> None:
         """Log captions of the first validation photos, and their attention as figures.

@@ -20,13 +20,12 @@ from show_attend_tell.data.splits import (
 from show_attend_tell.data.vocabulary import Vocabulary
 from show_attend_tell.evaluation.validation import validate
 from show_attend_tell.models.captioner import Captioner
-from show_attend_tell.models.initial_weights import copy_weights
 from show_attend_tell.models.pretrained import model_path
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import RunError
 from show_attend_tell.training.distillation import make_distillation
 from show_attend_tell.training.divergence import CaptionMonitor
-from show_attend_tell.training.initial_model import extend_vocabulary
+from show_attend_tell.training.initial_model import copy_weights, extend_vocabulary
 from show_attend_tell.training.loop import Summary, Task, Trainer
 from show_attend_tell.training.maximum_likelihood import Likelihood
 from show_attend_tell.training.self_critical import SelfCritical
@@ -112,7 +111,7 @@ class CaptionTask(Task):
         super().__init__(experiment)
         self.starts_trained = bool(self.settings.init_from)
         reader = stack.enter_context(open_features(experiment, work))
-        self.reader, self._warn_if_equal = reader, CaptionMonitor()
+        self.reader, self._watch = reader, CaptionMonitor()
         data, self.validation = load_splits(experiment, work, ("train", "val"), reader)
         self.data, readers = data, [reader]
         if experiment.encoder.mirror:
@@ -193,7 +192,8 @@ class CaptionTask(Task):
         scores, captions = validate(
             model, self.reader, self.validation, self.experiment.decoding
         )
-        self._warn_if_equal(step, captions.values())
+        attention = scores if self.experiment.model.attends else {}
+        self._watch(step, captions.values(), attention)
         return scores
 
     def show(self, log: TrainingLog, model: Captioner, step: int) -> None:

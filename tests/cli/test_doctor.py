@@ -7,9 +7,9 @@ from show_attend_tell.cli import doctor
 
 def test_doctor_names_the_scores_that_need_java(monkeypatch):
     monkeypatch.setenv("PATH", "")
-    (finding,) = doctor._check_java()
-    assert finding.level == "note"
-    assert "METEOR" in finding.text
+    ((level, text),) = doctor._check_java()
+    assert level == "note"
+    assert "METEOR" in text
 
 
 def test_doctor_names_packages_that_are_missing(monkeypatch):
@@ -17,12 +17,12 @@ def test_doctor_names_packages_that_are_missing(monkeypatch):
         raise metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(doctor.metadata, "version", version)
-    levels = [finding.level for finding in doctor._check_packages()]
+    levels = [level for level, _ in doctor._check_packages()]
     assert levels == ["OK", "OK", "problem"]
 
 
 def test_doctor_reports_another_backend_of_keras(monkeypatch):
     monkeypatch.setattr("keras.backend.backend", lambda: "jax")
-    (finding,) = doctor._check_tensorflow()
-    assert finding.level == "problem"
-    assert "KERAS_BACKEND=tensorflow" in finding.text
+    ((level, text),) = doctor._check_tensorflow()
+    assert level == "problem"
+    assert "KERAS_BACKEND=tensorflow" in text

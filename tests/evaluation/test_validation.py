@@ -1,13 +1,10 @@
 """Movement, peak, entropy and coverage of attention, and warnings about it."""
 
-import logging
-
 import numpy as np
 import pytest
 
 from show_attend_tell.decoding import Hypotheses
 from show_attend_tell.evaluation.validation import (
-    AttentionMonitor,
     attention_entropy,
     attention_statistics,
     measure_attention,
@@ -38,25 +35,6 @@ def test_captions_of_one_word_are_ignored_by_movement():
 def test_the_peak_is_the_largest_share_of_all_attention():
     assert measure_attention([one_hot(3, 3), one_hot(3)])["attention_peak"] == 1
     assert measure_attention([one_hot(3, 3), one_hot(0, 1)])["attention_peak"] == 0.5
-
-
-@pytest.mark.parametrize(
-    ("alphas", "message"),
-    [
-        ([one_hot(3, 3, 3), one_hot(3, 3)], "attention has collapsed: 100% of it"),
-        ([one_hot(3, 3), one_hot(0, 0)], "attention has stopped moving: the variance"),
-        ([one_hot(0, 1, 2), one_hot(3, 4)], None),
-    ],
-)
-def test_each_failure_is_logged_once(caplog, alphas, message):
-    monitor = AttentionMonitor()
-    with caplog.at_level(logging.WARNING, "show_attend_tell"):
-        for _ in range(3):
-            monitor({"BLEU-4": 1.0, **measure_attention(alphas)})
-    assert len(caplog.messages) == bool(message)
-    for found in caplog.messages:
-        assert found.startswith(message)
-        assert "\n" not in found
 
 
 def test_entropy_is_one_when_uniform_and_zero_on_one_location():

@@ -5,7 +5,7 @@ import pytest
 import tiny_pipeline
 
 from show_attend_tell.inference.pipeline import CaptioningPipeline
-from show_attend_tell.inference.visualization.heads_figure import heads_figure
+from show_attend_tell.inference.visualization.attention_figure import heads_figure
 from show_attend_tell.models.encoder.network import Encoder
 from show_attend_tell.models.generator import Generator
 

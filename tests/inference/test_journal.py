@@ -21,7 +21,9 @@ from show_attend_tell.inference.journal import (
     Journal,
     caption_row,
     require_replaceable,
-    write_table,
+)
+from show_attend_tell.inference.journal import (
+    table as csv_of,
 )
 from show_attend_tell.inference.result import Failure
 from show_attend_tell.runtime.errors import OutputFileError
@@ -90,7 +92,7 @@ def test_rows_come_back_as_they_were_appended_and_other_programs_read_them(path)
         list(row.items()) for row in fields
     ]
     table = path.with_suffix(".csv")
-    write_table(table, rows)
+    table.write_bytes(csv_of(rows))
     with table.open(encoding="utf-8", newline="") as file:
         found = list(csv.DictReader(file))
     assert found == [
@@ -145,7 +147,7 @@ def test_any_row_is_read_or_refused(tmp_path_factory, values):
     try:
         with Journal(path, MADE_BY) as journal:
             (row,) = journal.rows
-            write_table(path.with_suffix(".csv"), journal.rows)
+            (path.with_suffix(".csv")).write_bytes(csv_of(journal.rows))
     except OutputFileError:
         return
     assert all(isinstance(row[key], str) for key in ("path", "caption", "made_by"))
@@ -168,7 +170,7 @@ def test_every_file_name_comes_back_from_every_format(tmp_path_factory, found):
         with Journal(path, MADE_BY) as journal:
             require_replaceable(table, journal.rows)
             journal.append(row(name) for name in found if name not in journal)
-            write_table(table, journal.rows)
+            table.write_bytes(csv_of(journal.rows))
         assert [row["path"] for row in journal.rows] == found
         with table.open(newline="", **ENCODING) as file:
             assert [row["path"] for row in csv.DictReader(file)] == found
@@ -248,7 +250,7 @@ def test_a_table_of_the_same_lines_is_replaced(path):
     table = path.with_suffix(".csv")
     rows = write(path, NAMES)
     for count in (0, 2, 5):
-        write_table(table, rows[:count])
+        table.write_bytes(csv_of(rows[:count]))
         require_replaceable(table, rows)
     table.unlink()
     require_replaceable(table, rows)
@@ -257,7 +259,7 @@ def test_a_table_of_the_same_lines_is_replaced(path):
 def test_the_confidence_is_the_last_column_of_the_table(path):
     rows = [{**row, "confidence": 0.25} for row in write(path, NAMES[:1])]
     table = path.with_suffix(".csv")
-    write_table(table, rows)
+    table.write_bytes(csv_of(rows))
     require_replaceable(table, rows)
     assert table.read_text().splitlines()[0].endswith(",confidence")
     assert table.read_text().rstrip().endswith(",0.25")

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 from PIL import Image, IptcImagePlugin
 
-from show_attend_tell.inference.journal import write_table
+from show_attend_tell.inference.journal import table
 from show_attend_tell.inference.metadata import (
     MetadataWriter,
     sidecar_of,
@@ -211,7 +211,7 @@ def rows(folder):
 
 
 def test_a_table_has_the_columns_of_exiftool(tmp_path):
-    write_table(tmp_path / "o.csv", rows(tmp_path), exiftool=True)
+    (tmp_path / "o.csv").write_bytes(table(rows(tmp_path), exiftool=True))
     with (tmp_path / "o.csv").open(newline="", encoding="utf-8") as file:
         first, second = csv.DictReader(file)
     assert first == {
@@ -226,9 +226,9 @@ def test_a_table_has_the_columns_of_exiftool(tmp_path):
 def test_exiftool_gets_no_caption_of_a_low_confidence(tmp_path):
     first, second = (row | {"confidence": 0.1} for row in rows(tmp_path))
     second["confidence"] = 0.0
-    write_table(tmp_path / "o.csv", [first, second], exiftool=True)
+    (tmp_path / "o.csv").write_bytes(table([first, second], exiftool=True))
     assert (tmp_path / "o.csv").read_text().count("\n") == 1
-    write_table(tmp_path / "o.csv", [first, second], exiftool=True, least=0)
+    (tmp_path / "o.csv").write_bytes(table([first, second], exiftool=True, least=0))
     assert (tmp_path / "o.csv").read_text().count("\n") == 3
 
 
@@ -239,7 +239,7 @@ def test_exiftool_reads_the_table(exiftool, tmp_path, monkeypatch):
     found[1]["path"] = "photos/é b.jpg"  # as if captioned from this folder
     for row in found:
         Image.new("RGB", (8, 8)).save(row["path"])
-    write_table(tmp_path / "o.csv", found, exiftool=True)
+    (tmp_path / "o.csv").write_bytes(table(found, exiftool=True))
     subprocess.check_call([exiftool, "-q", "-csv=o.csv", "photos"])
     for row, text in zip(found, ('A "red", dog.', "A cat's tail."), strict=True):
         written = tags(exiftool, row["path"])

@@ -16,7 +16,7 @@ from refusals import refused
 from show_attend_tell.config.runs import find_model
 from show_attend_tell.inference.pipeline import load
 from show_attend_tell.models.captioner import Captioner
-from show_attend_tell.models.presets import CARD, PRESETS, SCORES
+from show_attend_tell.models.pretrained import CARD, PRESETS
 from show_attend_tell.runtime.errors import ModelFileError
 
 IDENTITY = {"encoder_identity": {"network": "VGG16", "layer": "block5_conv3"}}
@@ -47,7 +47,6 @@ def test_a_folder_holds_the_captioner_in_kerashubs_layout(rng, tmp_path, kind):
     assert {path.name for path in folder.iterdir()} == FILES
     assert list(tmp_path.iterdir()) == [folder]
     assert find_model(str(folder), tmp_path) == folder / "model.weights.h5"
-    assert "model-index" not in front_matter(folder)  # it has no scores
     metadata = json.loads((folder / "metadata.json").read_bytes())
     assert metadata["parameter_count"] == model.count_params()
     for loaded in (Captioner.from_preset(folder), keras.saving.load_model(folder)):
@@ -61,7 +60,6 @@ def test_the_card_has_the_metadata_of_the_hub(rng, tmp_path):
     card = front_matter(folder)
     assert card["pipeline_tag"] == "image-to-text"
     assert (card["library_name"], card["license"]) == ("keras", "other")
-    assert "model-index" not in card  # it has no scores
     assert "An LSTM" in (folder / "README.md").read_text("utf-8")
 
 
@@ -71,19 +69,6 @@ def test_a_packaged_model_writes_the_same_captions_from_its_folder(name, tmp_pat
     card, text = front_matter(tmp_path / "pushed"), CARD.read_text("utf-8")
     assert card["license_name"] == "research-and-education"
     assert (tmp_path / "pushed" / "README.md").read_text("utf-8").endswith(text)
-    split, *expected = SCORES[name]
-    (row,) = [
-        line.split("|")[3:]
-        for line in text.splitlines()
-        if line.startswith(f"| `{name}`, beam") and f"1,000 {split}" in line
-    ]
-    scores = [float(cell) for cell in row if cell.strip()]
-    (index,) = card["model-index"]
-    (result,) = index["results"]
-    assert (index["name"], result["task"]["type"]) == (name, "image-to-text")
-    assert result["dataset"]["name"] == "Flickr8k"
-    assert result["dataset"]["split"] == split
-    assert [m["value"] for m in result["metrics"]] == expected == scores
     photo = "docs/images/sheep.jpg"
     pipelines = load(PRESETS[name]), load(tmp_path / "pushed")
     packaged, found = (pipeline.caption(photo, beam=2) for pipeline in pipelines)

@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refusal, refused
+from tiny_run import experiment
 from tiny_training import STEPS, QuickStep, go, read_checkpoint
 
 from show_attend_tell.config.runs import CHECKPOINT, MODEL
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import TrainingError
+from show_attend_tell.training import train
 from show_attend_tell.training.divergence import (
     EVERY,
     EXTREME,
@@ -21,6 +23,7 @@ from show_attend_tell.training.divergence import (
     CaptionMonitor,
     LossMonitor,
 )
+from show_attend_tell.training.train import CaptionTask
 
 WORDS = 50  # of the vocabulary; a uniform guess has a loss of log 50 = 3.9
 
@@ -85,26 +88,40 @@ def test_a_resumed_monitor_compares_with_the_first_loss_of_the_run():
 
 
 @pytest.mark.parametrize(
-    ("captions", "warned"),
+    ("captions", "attention", "warned"),
     [
-        ([["a", "dog"]] * 3, "all 3 captions .* are equal, 'a dog'"),
-        ([[]] * 3, "all 3 captions .* are empty"),
-        ([[]], "all 1 captions .* are empty"),
-        ([["a"], ["a", "dog"]], None),
-        ([["a"], []], None),
-        ([["a"]], None),
-        ([], None),
+        ([["a", "dog"]] * 3, (0.3, 0.5), "all 3 captions .* are equal, 'a dog'"),
+        ([[]] * 3, (), "all 3 captions .* are empty"),
+        ([[]], (), "all 1 captions .* are empty"),
+        ([["a"], ["a", "dog"]], (0.3, 0.5), None),
+        ([["a"], []], (), None),
+        ([["a"]], (), None),
+        ([], (), None),
+        ([["a"]], (0.0, 1.0), "attention has collapsed: 100% of it"),
+        ([["a"]], (0.0, 0.5), "attention has stopped moving: the variance"),
     ],
 )
-def test_equal_or_empty_captions_are_one_warning(captions, warned, caplog):
-    watch = CaptionMonitor()
+def test_each_fault_of_validation_captions_is_one_warning(
+    captions, attention, warned, caplog
+):
+    watch, names = CaptionMonitor(), ("attention_movement", "attention_peak")
     for step in (3, 6):
-        watch(step, captions)
+        watch(step, captions, dict(zip(names, attention, strict=False)))
     messages = [record.getMessage() for record in caplog.records]
     assert len(messages) == bool(warned)
     if warned:
         assert caplog.records[0].levelname == "WARNING"
         assert re.search(warned, messages[0])
+
+
+def test_a_training_watches_the_attention_of_its_validations(monkeypatch, caplog):
+    task = object.__new__(CaptionTask)
+    task.reader = task.validation = None
+    task.experiment, task._watch = experiment(), CaptionMonitor()
+    scores = {"attention_peak": 1.0}
+    monkeypatch.setattr(train, "validate", lambda *_: (scores, {"a.jpg": ["a"]}))
+    assert task.validate(None, 3) == scores
+    assert "attention has collapsed" in caplog.text
 
 
 def damage_after(patch, step, value):

@@ -1,7 +1,7 @@
 """Export a trained captioner with smaller weights: float16, or 8 bits per weight.
 
 With 8 bits every matrix and kernel has one scale per output channel, see
-:mod:`models.encoder.quantised_weights`; the other weights are float16. The file is
+:func:`runtime.untrusted.quantise`; the other weights are float16. The file is
 loaded like any other; its weights become float32 again in memory.
 """
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:  # slow, and pages need none of it
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+Pair = tuple[float, float]
+
 UPSAMPLING = 16  # 2**4 pixels to a location, Sec. 5.4
 VEIL = 0.3  # brightness of a pixel without attention
 GLOW = 0.3  # white mixed into the pixel with most, so that it shows on dark photos too
@@ -28,9 +30,16 @@ MOST_COLUMNS = 7
 
 _SUFFIX = 10  # bytes reserved in a file name for the format
 _PANEL, _TEXT, _MARGIN = 1.75, 0.5, 0.1  # inches
-TALLEST = 1.4  # height / width of a panel; taller photos become narrower
+_HEAD_PANEL, _GAP, _LABEL, _TITLE = 0.95, 0.06, 0.85, 0.3  # inches, of heads
+_TALLEST = 1.4  # height / width of a panel; taller photos become narrower
+# Text in points from a point of a panel; dollar signs are printed as they are.
+_BESIDE = {
+    "xycoords": "axes fraction",
+    "textcoords": "offset points",
+    "parse_math": False,
+}
 _ACCENT, _SHADE = "#ffb000", "black"  # outline of a location, visible on any photo
-INKS = {False: ("white", "black", "0.4"), True: ("0.08", "0.95", "0.65")}
+_INKS = {False: ("white", "black", "0.4"), True: ("0.08", "0.95", "0.65")}
 
 
 def attention_figure(
@@ -73,29 +82,97 @@ def attention_figure(
             f"Received: shape {attention.shape}"
         )
     pixels, (_, rows, columns) = np.asarray(photo, np.uint8), attention.shape
-    ground, ink, faint = INKS[dark]
-    figure, panels = _panels(len(words) + 1, pixels.shape[0] / pixels.shape[1])
+    ground, ink, faint = _INKS[dark]
+    wide, high = _photo_size(pixels, _PANEL)
+    slot, rest = (_PANEL + _MARGIN, high + _TEXT), (_MARGIN, _MARGIN)
+    first = _MARGIN + (_PANEL - wide) / 2, _MARGIN
+    in_row = -(-(T + 1) // -(-(T + 1) // MOST_COLUMNS))  # as many in each row
+    figure, panels = _panels(T + 1, in_row, (wide, high), slot, first, rest)
     figure.set_facecolor(ground)
     _show(panels[0], pixels)
-    below = {"ha": "center", "va": "top"}
+    below = _BESIDE | {"ha": "center", "va": "top"}
     bold = below | {"weight": "bold"}
     for axes in panels if region is not None else ():
         _outline(axes, region, linestyle=(0, (4, 2)))
     for t, (axes, word) in enumerate(zip(panels[1:], words, strict=True)):
-        show_map(axes, pixels, attention[t])
+        _show_map(axes, pixels, attention[t])
         if locations is not None and locations[t] >= 0:
             row, column = divmod(int(locations[t]), columns)
             cell = np.array([column, row, column + 1, row + 1])
             _outline(axes, cell / [columns, rows, columns, rows])
         size = 11 * min(1, 15 / max(len(word), 1))  # a long word fits its panel
-        write_beside(axes, word, (0.5, 0), (0, -4), **bold, color=ink, fontsize=size)
+        axes.annotate(word, (0.5, 0), (0, -4), **bold, color=ink, fontsize=size)
         printed = {"p": probabilities, "β": beta}
         line = "   ".join(
             f"{name} {values[t]:.2f}"
             for name, values in printed.items()
             if values is not None
         )
-        write_beside(axes, line, (0.5, 0), (0, -20), **below, color=faint, fontsize=8.5)
+        axes.annotate(line, (0.5, 0), (0, -20), **below, color=faint, fontsize=8.5)
+    return figure
+
+
+def heads_figure(engine, caption, dark: bool = False) -> "Figure | None":
+    """Draw the attention of a Transformer's heads; see :meth:`Engine.head_attention`.
+
+    ``engine`` is the engine that generated the caption.
+    """
+    attention = engine.head_attention(caption)
+    if attention is None:
+        return None
+    return maps_figure(caption.view, caption.words, head_rows(*attention), dark)
+
+
+def head_rows(
+    weights: np.ndarray, layer: int, head: int
+) -> list[tuple[str, np.ndarray]]:
+    """Return the labelled maps of each head of one layer, then the mean of each layer.
+
+    Args:
+        weights: (layers, heads, T, rows, columns) attention weights.
+        layer: number, from 1, of the layer whose heads are drawn.
+        head: number, from 1, of the head that is alpha; 0 if alpha is their mean.
+    """
+    rows = [
+        (f"layer {layer}\nhead {j + 1}" + " (α)" * (j + 1 == head), maps)
+        for j, maps in enumerate(weights[layer - 1])
+    ]
+    means = (
+        (f"layer {k}\nmean" + " (α)" * (k == layer and not head), maps.mean(axis=0))
+        for k, maps in enumerate(weights, start=1)
+    )
+    return [*rows, *means]
+
+
+def maps_figure(
+    photo: Image.Image | np.ndarray,
+    words: Sequence[str],
+    rows: Sequence[tuple[str, np.ndarray]],
+    dark: bool = False,
+) -> "Figure":
+    """Draw labelled rows of maps over the photo, a column for each word.
+
+    ``rows`` are the label of each row and its maps, (T, rows, columns). See
+    :func:`attention_figure` for the other arguments and the figure; every map is scaled
+    by its own largest value.
+    """
+    pixels = np.asarray(photo, np.uint8)
+    ground, ink, _ = _INKS[dark]
+    (wide, high), T = _photo_size(pixels, _HEAD_PANEL), len(words)
+    slot, rest = (wide + _GAP, high + _GAP), (_LABEL + _GAP, _TITLE + _GAP)
+    figure, panels = _panels(
+        len(rows) * T, T, (wide, high), slot, (_LABEL, _TITLE), rest
+    )
+    figure.set_facecolor(ground)
+    left = _BESIDE | {"ha": "right", "va": "center", "fontsize": 7.5}
+    for k, (label, maps) in enumerate(rows):
+        panels[k * T].annotate(label, (0, 0.5), (-5, 0), **left, color=ink)
+        for t in range(T):
+            _show_map(panels[k * T + t], pixels, maps[t])
+    for axes, word in zip(panels, words, strict=False):  # of the first row
+        size = 9 * min(1, 10 / max(len(word), 1))  # a long word fits its panel
+        axes.set_title(word, color=ink, fontsize=size, weight="bold", pad=4)
+        axes.title.set_parse_math(False)
     return figure
 
 
@@ -253,23 +330,39 @@ def _cut(name: str, limit: int) -> str:
     return os.fsencode(name)[:limit].decode("utf-8", "ignore") or "photo"
 
 
-def _panels(count: int, aspect: float) -> tuple["Figure", list["Axes"]]:
-    """Make `count` panels of equal size, height / width = `aspect`, text under each."""
+def _photo_size(pixels: np.ndarray, panel: float) -> Pair:
+    """Return the width and height of photos (H, W, 3) in panels that are so wide."""
+    aspect = pixels.shape[0] / pixels.shape[1]
+    high = panel * min(aspect, _TALLEST)
+    return high / aspect, high
+
+
+def _panels(
+    count: int, columns: int, photo: Pair, slot: Pair, first: Pair, rest: Pair
+) -> tuple["Figure", list["Axes"]]:
+    """Make `count` panels of equal size, in rows of `columns`.
+
+    All lengths are widths and heights in inches.
+
+    Args:
+        count: number of panels.
+        columns: number of panels in a row.
+        photo: size of a panel.
+        slot: distances between the corners of neighbouring panels.
+        first: left and upper margin of the first panel.
+        rest: size of the figure beyond its slots.
+    """
     from matplotlib.figure import Figure
 
-    rows = -(-count // MOST_COLUMNS)
-    columns = -(-count // rows)
-    photo_high = _PANEL * min(aspect, TALLEST)
-    photo_wide = photo_high / aspect
-    wide, high = _PANEL + _MARGIN, photo_high + _TEXT
-    width, height = columns * wide + _MARGIN, rows * high + _MARGIN
+    width = columns * slot[0] + rest[0]
+    height = -(-count // columns) * slot[1] + rest[1]
     figure = Figure(figsize=(width, height), dpi=100)
     panels = []
     for index in range(count):
         row, column = divmod(index, columns)
-        left = _MARGIN + column * wide + (_PANEL - photo_wide) / 2
-        bottom = height - _MARGIN - row * high - photo_high
-        box = left / width, bottom / height, photo_wide / width, photo_high / height
+        left = first[0] + column * slot[0]
+        bottom = height - first[1] - row * slot[1] - photo[1]
+        box = left / width, bottom / height, photo[0] / width, photo[1] / height
         panels.append(figure.add_axes(box))
     return figure, panels
 
@@ -279,7 +372,7 @@ def _show(axes: "Axes", pixels: np.ndarray) -> None:
     axes.set_axis_off()
 
 
-def show_map(axes: "Axes", pixels: np.ndarray, weights: np.ndarray) -> None:
+def _show_map(axes: "Axes", pixels: np.ndarray, weights: np.ndarray) -> None:
     """Show a photo under one word's weights, scaled by the largest of them."""
     drawn = attention_map(weights)
     _show(axes, overlay(pixels, drawn / max(drawn.max(), 1e-12)))
@@ -305,30 +398,3 @@ def _outline(axes: "Axes", box: Sequence[float], linestyle="solid") -> None:
                 clip_on=False,
             )
         )
-
-
-def write_beside(
-    axes: "Axes",
-    text: str,
-    anchor: tuple[float, float],
-    offset: tuple[float, float],
-    **style: object,
-) -> None:
-    """Write text beside a panel.
-
-    Args:
-        axes: the panel.
-        text: the text; dollar signs are printed as they are.
-        anchor: point of the panel, as fractions from its lower left corner.
-        offset: of the text from that point, in points.
-        **style: further arguments of ``Axes.annotate``.
-    """
-    axes.annotate(
-        text,
-        anchor,
-        offset,
-        xycoords="axes fraction",
-        textcoords="offset points",
-        parse_math=False,
-        **style,
-    )

@@ -7,7 +7,6 @@ module knows the preprocessing of a network.
 """
 
 import dataclasses
-import difflib
 import functools
 import hashlib
 import sys
@@ -26,9 +25,10 @@ from PIL import Image
 from show_attend_tell.config.settings import EncoderSettings
 from show_attend_tell.data.encoder_identity import BUILT_IN_WEIGHTS
 from show_attend_tell.data.preprocessing import to_square
-from show_attend_tell.models.encoder import quantised_weights, scene_net
+from show_attend_tell.models.encoder import scene_net
 from show_attend_tell.models.encoder.winograd import with_fast_convolutions
-from show_attend_tell.runtime.errors import EncoderError, one_line
+from show_attend_tell.reference.encoder import packaged_weights
+from show_attend_tell.runtime.errors import EncoderError, nearest, one_line
 from show_attend_tell.runtime.hdf5_objects import require_own_data
 from show_attend_tell.runtime.machine import instruction_sets
 from show_attend_tell.runtime.untrusted import require_regular
@@ -206,13 +206,6 @@ def _applications() -> dict[str, Callable]:
     }
 
 
-def _nearest(name: str, known: list[str]) -> str:
-    """Return the known names that are most like an unknown name."""
-    lower = {each.lower(): each for each in known}
-    close = difflib.get_close_matches(name.lower(), lower, n=5, cutoff=0.5)
-    return ", ".join([lower[each] for each in close] or known[-5:])
-
-
 def _pixel_scaling(network: str) -> tuple[Callable, str]:
     """Return the function that scales a network's pixels, and its name."""
     if network == "SceneNet":
@@ -220,8 +213,8 @@ def _pixel_scaling(network: str) -> tuple[Callable, str]:
     known = _applications()
     if network not in known:
         raise EncoderError(
-            f"`network` must be SceneNet or a network of keras.applications. "
-            f"Received: {network!r}; nearest: {_nearest(network, [*known, 'SceneNet'])}"
+            "`network` must be SceneNet or a network of keras.applications. Received: "
+            f"{network!r}{nearest(network, [*known, 'SceneNet'])}; correct the name"
         )
     module = sys.modules[known[network].__module__]
     return module.preprocess_input, module.__name__.rpartition(".")[2]
@@ -236,10 +229,10 @@ def _build_network(settings: EncoderSettings) -> keras.Model:
             f"{'scenes' if ours else 'imagenet'}, none or a file. Received: {source!r}"
         )
     quantised, is_file = source == "imagenet_8bit", source not in BUILT_IN_WEIGHTS
-    if quantised and settings.network != quantised_weights.NETWORK:
+    if quantised and settings.network != "VGG16":
         raise EncoderError(
-            f"`weights` must be 'imagenet_8bit' with {quantised_weights.NETWORK} only. "
-            f"Received: {settings.network}; use 'imagenet', which Keras downloads"
+            "`weights` must be 'imagenet_8bit' with VGG16 only. Received: "
+            f"{settings.network}; use 'imagenet', which Keras downloads"
         )
     if is_file and not Path(source).is_file():
         raise EncoderError(
@@ -251,7 +244,8 @@ def _build_network(settings: EncoderSettings) -> keras.Model:
     else:
         network = _build_application(settings)
     if quantised:
-        quantised_weights.assign_quantised(network, quantised_weights.read_quantised())
+        for name, arrays in packaged_weights().items():
+            network.get_layer(name).set_weights(arrays)
     if is_file or source == "scenes":
         file = source if is_file else str(scene_net.WEIGHTS)
         _load_weights(network, file, settings.network)
@@ -316,8 +310,8 @@ def _layer_output(network: keras.Model, name: str, cut: str):
     ]
     if cut not in maps:
         raise EncoderError(
-            f"`layer` must be a layer of {name} with a 2-D map. "
-            f"Received: {cut!r}; nearest: {_nearest(cut, maps)}"
+            f"`layer` must be a layer of {name} with a 2-D map. Received: "
+            f"{cut!r}{nearest(cut, maps)}; the last is {maps[-1]!r}"
         )
     return network.get_layer(cut).output
 

@@ -30,7 +30,6 @@ from keras import ops
 from show_attend_tell.decoding.sampling import sample_index
 
 _LIMIT = 43.0  # exp(2 * 43) and its inverse are finite in float32
-_OUTSIDE = 1e-3  # added to shares of a region, for a finite logarithm
 
 
 class Attention(NamedTuple):
@@ -64,7 +63,8 @@ def attend(
         beta_logit: f_beta(h_{t-1}), (B, 1) or (B, W, 1); None means beta = 1.
         select_weights: for hard attention, alpha -> context weights of the same shape;
             None averages by alpha itself, as soft attention does.
-        bias: added to e, of its shape, see :func:`region_bias`; None adds nothing.
+        bias: added to e, of its shape, see :func:`reference.lstm.region_bias`; None
+            adds nothing.
     """
     e = attention_scores(projected, state, w_att)  # (B, L) or (B, W, L)
     if bias is not None:
@@ -134,24 +134,6 @@ def attention_scores(projected, state, w_att):
     hidden = ops.tanh(projected + state)  # (..., L, A)
     # (..., L, A) @ (A, 1) -> (..., L)
     return ops.squeeze(ops.matmul(hidden, ops.expand_dims(w_att, -1)), -1)
-
-
-def region_bias(shares, strength):
-    """Return the bias b_i = s log(m_i + 1e-3) that directs attention to a region.
-
-    With it alpha_t = softmax(e_t + b), so that alpha_ti is proportional to
-    exp(e_ti) (m_i + 1e-3)^s: the model's own attention, weighted by the region. A cell
-    outside the region loses 6.9 s nats. The paper has no regions.
-
-    Args:
-        shares: m, (N, L) in [0, 1], the share of each cell's area that is inside the
-            region; see :func:`show_attend_tell.data.region.cell_shares`.
-        strength: s, at least 0; 0 ignores the region.
-
-    Returns:
-        b of shape (N, L).
-    """
-    return strength * ops.log(ops.convert_to_tensor(shares, "float32") + _OUTSIDE)
 
 
 def context(annotations, weights):

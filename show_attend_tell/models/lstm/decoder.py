@@ -31,17 +31,6 @@ from show_attend_tell.models.lstm.cell import OrthogonalGates, lstm_update
 from show_attend_tell.models.lstm.fast_gradient import SOFT
 
 
-class StepOutput(NamedTuple):
-    """The result of one step; every field leads with (B,) or (B, W)."""
-
-    h: object  # (B, n)
-    c: object  # (B, n)
-    z_hat: object  # (B, D)
-    alpha: object  # (B, L)
-    context_weights: object  # (B, L), the weights of phi: alpha, or one-hot s
-    beta: object  # (B,)
-
-
 class LstmMemory(NamedTuple):
     """The tensors that the LSTM reads at every step."""
 
@@ -183,6 +172,9 @@ class LstmDecoder(MatrixLayer):
             memory: an LstmMemory with a kernel.
             select_weights: see :func:`models.lstm.attention.attend`.
             bias: (B, L) or (B, W, L), see the same function.
+
+        Returns:
+            h and c, of the same shapes, and the :class:`Attention`.
         """
         A, n = self.settings.attention_width, c.shape[-1]
         products = ops.matmul(h, memory.kernel)  # (..., n) -> (..., A + 4n + 1)
@@ -201,7 +193,7 @@ class LstmDecoder(MatrixLayer):
         gates = word_gates + products[..., A : A + 4 * n]  # (..., 4n)
         gates = gates + ops.matmul(attention.z_hat, self.lstm_z)
         h, c = lstm_update(gates, c)  # (..., n)
-        return StepOutput(h, c, *attention)
+        return h, c, attention
 
     def unroll(
         self, word_gates, h, c, annotations, projected, compile_fn=None, selection=SOFT
@@ -295,7 +287,8 @@ class LstmDecoder(MatrixLayer):
         else:
             gates = ops.take(memory.word_gates, tokens, axis=0)  # (B, W, 4n)
         # h, c (B, W, n), z_hat (B, W, D), alpha (B, W, L), beta (B, W)
-        out = self.step(gates, state["h"], state["c"], memory, select_weights, bias)
-        logits = self.readout(embedded, out.h, out.z_hat, keep)  # (B, W, K)
-        state = {"h": out.h, "c": out.c}
+        h, c = state["h"], state["c"]
+        h, c, out = self.step(gates, h, c, memory, select_weights, bias)
+        logits = self.readout(embedded, h, out.z_hat, keep)  # (B, W, K)
+        state = {"h": h, "c": c}
         return NextWord(logits, state, out.alpha, out.context_weights, out.beta)

@@ -1,4 +1,4 @@
-"""Compute the Transformer's attention in heads, and the sines that encode positions.
+"""Compute the Transformer's attention in heads, and the sines of a photo's locations.
 
 The paper's own attention is in :mod:`models.lstm.attention`.
 
@@ -17,17 +17,9 @@ import numpy as np
 from keras import ops
 
 from show_attend_tell.models.decoder_interface import MatrixLayer, product
+from show_attend_tell.reference.transformer import sinusoids
 
 MASKED = -1e9  # added to the score of a row that must not be read; its weight is then 0
-
-
-def sinusoids(positions, width):
-    """Return PE of positions (P,), (P, width) float32; `width` is even."""
-    rates = 10_000.0 ** (-np.arange(0, width, 2) / width)  # (width / 2,)
-    angles = np.asarray(positions, np.float64)[:, None] * rates  # (P, width / 2)
-    # sine and cosine of each rate side by side
-    pairs = np.stack([np.sin(angles), np.cos(angles)], axis=-1)
-    return pairs.reshape(len(angles), width).astype(np.float32)
 
 
 def grid_positions(grid, width):

@@ -35,17 +35,14 @@ from show_attend_tell.models.decoder_interface import (
     product,
 )
 from show_attend_tell.models.lstm.fast_gradient import SOFT
-from show_attend_tell.models.transformer.attention import (
-    causal_bias,
-    grid_positions,
-    sinusoids,
-)
+from show_attend_tell.models.transformer.attention import causal_bias, grid_positions
 from show_attend_tell.models.transformer.layer import (
     PhotoKeys,
     TransformerLayer,
     WordKeys,
     normalisation,
 )
+from show_attend_tell.reference.transformer import sinusoids
 
 
 class Memory(NamedTuple):

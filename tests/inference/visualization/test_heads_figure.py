@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from show_attend_tell.inference.visualization.heads_figure import (
+from show_attend_tell.inference.visualization.attention_figure import (
     head_rows,
     maps_figure,
 )

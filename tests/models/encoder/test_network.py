@@ -158,9 +158,9 @@ def test_weights_of_a_file_of_the_network_are_loaded_whatever_its_path(
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"network": "vgg20"}, "Received: 'vgg20'; nearest: .*VGG19"),
+        ({"network": "vgg20"}, "Received: 'vgg20', nearest: VGG19"),
         ({"network": "preprocess"}, "keras.applications"),
-        ({"layer": "block5_conv4"}, "nearest: block5_conv"),
+        ({"layer": "block5_conv4"}, "nearest: block5_conv3"),
         ({"layer": "annotations"}, "must be a layer of VGG16"),
         ({"weights": "absent.weights.h5"}, "a file that exists"),
         ({"weights": "scenes"}, "`weights` of VGG16 must be imagenet"),

@@ -44,11 +44,9 @@ def _unroll_by_autodiff(
     memory = LstmMemory(annotations, projected, self.state_kernel())
     for t in range(word_gates.shape[1]):
         choose = functools.partial(_chosen, selection, t)
-        step = self.step(word_gates[:, t], h, c, memory, choose)
-        h, c = step.h, step.c
-        steps.append(step)
-    fields = ("h", "z_hat", "alpha", "context_weights", "beta")
-    return tuple(keras.ops.stack([getattr(s, f) for s in steps], 1) for f in fields)
+        h, c, attention = self.step(word_gates[:, t], h, c, memory, choose)
+        steps.append((h, *attention))
+    return tuple(keras.ops.stack(parts, 1) for parts in zip(*steps, strict=True))
 
 
 def _chosen(selection, t, alpha):

@@ -11,8 +11,8 @@ from refusals import refused
 from tiny_captioner import GRID, START, TOLERANCE, B, D, K, L, T, arrays, outputs_of
 from tiny_transformer import VARIANTS, H, N, d
 
-from show_attend_tell.models.lstm.attention import region_bias
 from show_attend_tell.models.transformer.decoder import TransformerDecoder
+from show_attend_tell.reference.lstm import region_bias
 from show_attend_tell.runtime.errors import ConfigError
 
 
@@ -65,7 +65,7 @@ def test_cached_steps_are_the_full_read(rng, variant):
 def test_a_region_changes_the_scores_of_every_head_and_layer(rng, model):
     a, words = tiny_captioner.photos(rng), rng.integers(1, K, (B, 1, T))
     shares = rng.choice([0, 0.5, 1], (B, L)).astype("f4")
-    bias = np.repeat(np.asarray(region_bias(shares, 0.7))[:, None, None], T, axis=2)
+    bias = np.repeat(region_bias(shares, 0.7)[:, None, None], T, axis=2)
     bias[:, :, 2:] = 0  # the words from the third on look at the whole photo
     expected = tiny.expected(model, a, words[:, 0], bias[:, 0].astype(float))
     logits, alpha, _ = written(model, a, words, bias)

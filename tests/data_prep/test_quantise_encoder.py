@@ -1,4 +1,4 @@
-"""The packaged encoder: 8 bits per weight, its checksum, its digests."""
+"""The packaged encoder: 8 bits per weight, its digests."""
 
 import dataclasses
 
@@ -7,16 +7,11 @@ import numpy as np
 import pytest
 from refusals import refused
 
+from data_prep.quantise_encoder import main, quantised_arrays
 from show_attend_tell.config.settings import EncoderSettings
 from show_attend_tell.data.encoder_identity import PACKAGED_DIGEST
-from show_attend_tell.models.encoder import quantised_weights
 from show_attend_tell.models.encoder.network import Encoder
-from show_attend_tell.models.encoder.quantised_weights import (
-    assign_quantised,
-    quantised_arrays,
-    read_quantised,
-    write_quantised,
-)
+from show_attend_tell.reference.encoder import PACKAGED_WEIGHTS, packaged_weights
 from show_attend_tell.runtime.errors import EncoderError
 from show_attend_tell.runtime.untrusted import dequantise, quantise
 
@@ -43,8 +38,8 @@ def test_every_weight_is_rounded_to_127_steps_of_its_channel(rng):
 
 
 def test_blocks_1_and_2_and_biases_are_stored_exactly():
-    arrays = read_quantised()
-    kinds = {name: array.dtype for name, array in arrays.items()}
+    with np.load(PACKAGED_WEIGHTS) as arrays:
+        kinds = {name: array.dtype for name, array in arrays.items()}
     assert len([name for name in kinds if name.endswith("/kernel")]) == 13
     for name, kind in kinds.items():
         layer, _, part = name.partition("/")
@@ -54,7 +49,7 @@ def test_blocks_1_and_2_and_biases_are_stored_exactly():
 
 
 def test_the_packaged_file_is_small_and_has_the_recorded_digest():
-    assert quantised_weights.WEIGHTS.stat().st_size <= 16e6
+    assert PACKAGED_WEIGHTS.stat().st_size <= 16e6
     identity = Encoder(VGG).identity()
     assert identity["weights"] == "imagenet_8bit"
     assert identity["weights_digest"] == PACKAGED_DIGEST
@@ -62,7 +57,7 @@ def test_the_packaged_file_is_small_and_has_the_recorded_digest():
 
 @pytest.mark.parametrize("damage", ["one bit", "cut", "absent"])
 def test_a_damaged_file_is_refused_in_one_line(tmp_path, damage):
-    file, content = tmp_path / "vgg16_8bit.npz", quantised_weights.WEIGHTS.read_bytes()
+    file, content = tmp_path / "vgg16_8bit.npz", PACKAGED_WEIGHTS.read_bytes()
     if damage == "one bit":
         changed = bytearray(content)
         changed[7_000_000] ^= 1
@@ -70,7 +65,7 @@ def test_a_damaged_file_is_refused_in_one_line(tmp_path, damage):
     elif damage == "cut":
         file.write_bytes(content[:-1000])
     with refused(EncoderError, "install the package again") as caught:
-        read_quantised(file)
+        packaged_weights(file)
     assert str(file) in str(caught.value)
 
 
@@ -82,20 +77,23 @@ def test_other_networks_and_weights_that_float16_would_round_are_refused():
         quantised_arrays(network)
 
 
-def test_a_written_file_is_the_same_each_time_and_restores_its_network(
-    tmp_path, monkeypatch, rng
-):
+def test_a_written_file_is_the_same_each_time_and_restores_its_network(tmp_path, rng):
     network = keras.applications.VGG16(include_top=False, weights=None)
     halves = [
         rng.normal(0, 0.1, w.shape).astype(np.float16).astype(np.float32)
         for w in network.weights
     ]
     network.set_weights(halves)
-    sums = {write_quantised(quantised_arrays(network), tmp_path / n) for n in "ab"}
-    assert len(sums) == 1
-    monkeypatch.setattr(quantised_weights, "SHA256", sums.pop())
-    assign_quantised(network, read_quantised(tmp_path / "a"))
-    for before, after in zip(halves, network.get_weights(), strict=True):
+    source, files = (
+        tmp_path / "vgg.weights.h5",
+        [tmp_path / n for n in ("a.npz", "b.npz")],
+    )
+    network.save_weights(source)
+    for file in files:
+        main([str(source), "--out", str(file)], standalone_mode=False)
+    assert files[0].read_bytes() == files[1].read_bytes()
+    restored = [w for pair in packaged_weights(files[0]).values() for w in pair]
+    for before, after in zip(halves, restored, strict=True):
         exact = before.ndim == 1 or before.shape[-1] <= 128
         assert np.array_equal(before, after) == exact
         assert np.abs(before - after).max() <= np.abs(before).max() / 253

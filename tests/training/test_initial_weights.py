@@ -8,13 +8,13 @@ from refusals import refused
 from tiny_captioner import WORDS, build, captions, outputs_of, photos
 
 from show_attend_tell.data.vocabulary import SPECIAL, Vocabulary
-from show_attend_tell.models.initial_weights import (
+from show_attend_tell.models.saving import load_captioner
+from show_attend_tell.runtime.errors import ModelFileError
+from show_attend_tell.training.initial_model import (
     WORD_AXES,
     copy_weights,
     extend_weight,
 )
-from show_attend_tell.models.saving import load_captioner
-from show_attend_tell.runtime.errors import ModelFileError
 
 IDENTITY = {"encoder_identity": {"network": "VGG16", "layer": "block5_conv3"}}
 LONGER = Vocabulary((*WORDS, "rex", "luna"))
