@@ -1,6 +1,5 @@
 """Test the preparation of manifest and vocabulary."""
 
-import functools
 from pathlib import Path
 from types import SimpleNamespace
 from typing import get_args, get_type_hints
@@ -19,7 +18,7 @@ from refusals import refused
 
 from data_prep.preparation import Problems
 from data_prep.prepare import SOURCES, prepare
-from data_prep.scenes.scenes import SIDE, write_scenes
+from data_prep.scenes.scenes import SIDE
 from show_attend_tell.config.settings import DataSettings
 from show_attend_tell.config.siblings import DigitSettings
 from show_attend_tell.config.words import WordSettings
@@ -231,10 +230,10 @@ def test_coco_photos_are_unpacked_from_both_archives(tmp_path):
 
 
 def test_scenes_are_drawn_into_the_folder(tmp_path, monkeypatch):
-    few = functools.partial(write_scenes, train=4, val=1, test=1)
-    monkeypatch.setattr("data_prep.sources.captions.write_scenes", few)
+    few = {"train": 4, "val": 1, "test": 1}
+    monkeypatch.setattr("data_prep.scenes.scenes.COUNTS", few)
     report = prepare(an_experiment("scenes"), None, tmp_path / "work")
-    assert photos_of(report) == {"train": 4, "val": 1, "test": 1}
+    assert photos_of(report) == few
     for photo in manifest.read_manifest(report.folder / "manifest.jsonl"):
         assert photo.path.parent == report.folder / "photos"
         assert photo.objects
