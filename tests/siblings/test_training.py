@@ -1,23 +1,19 @@
 """Training and measuring RAM, DRAW and the reader: run folders, resuming, scores."""
 
 import functools
-import itertools
 import json
 import math
-from collections.abc import Callable
-from typing import NamedTuple
 
 import keras
 import made_up_digits
 import numpy as np
 import pytest
-import tensorflow as tf
 import tiny_reader
-from checks import assert_equal_leaves
 from made_up_digits import digits
 from PIL import Image
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tiny_reader import drawn_words
+from tiny_siblings import EVERY_SIBLING, SIBLINGS
 from tiny_training import assert_resumes
 
 from show_attend_tell.config.runs import CHECKPOINT, MODEL, SETTINGS
@@ -30,77 +26,16 @@ from show_attend_tell.runtime.errors import (
     WordsError,
 )
 from show_attend_tell.siblings import training as shared
-from show_attend_tell.siblings.draw import evaluation as drawing
-from show_attend_tell.siblings.draw import training as draw
 from show_attend_tell.siblings.draw.bound import Measurer
-from show_attend_tell.siblings.draw.model import Draw
 from show_attend_tell.siblings.evaluation import open_split
 from show_attend_tell.siblings.models import build_model
 from show_attend_tell.siblings.ram import evaluation as classification
 from show_attend_tell.siblings.ram import prediction
-from show_attend_tell.siblings.ram import training as ram
-from show_attend_tell.siblings.ram.model import PlaceNoise, RecurrentAttention
 from show_attend_tell.siblings.ram.prediction import Predictor
 from show_attend_tell.siblings.words import evaluation as reading
 from show_attend_tell.siblings.words import training as words
 from show_attend_tell.siblings.words.generation import Lexicon
 from show_attend_tell.training import tensorboard_log
-
-
-class Sibling(NamedTuple):
-    """A model, and what its training of a few updates shows.
-
-    ``images`` are tags of figures in TensorBoard.
-    """
-
-    task: type
-    train: Callable
-    evaluate: Callable
-    experiment: Callable
-    settings: dict
-    steps: int  # updates in the training
-    scores: tuple[str, ...]  # of a validation, the metric first
-    terms: tuple[str, ...]  # of an update
-    images: tuple[str, ...]
-
-
-SIBLINGS = {
-    "ram": Sibling(
-        ram.ClassificationTask,
-        ram.train,
-        classification.evaluate,
-        made_up_digits.experiment,
-        {"epochs": 40, "learning_rate": 0.01, "validate_every": 120},
-        steps=40 * 6,
-        scores=("accuracy", "error", "error_sampled"),
-        terms=("loss", "cross_entropy", "error", "reward", "baseline_error")
-        + ("reinforce", "mean_size", "mean_far", "spread_1", "spread_2"),
-        images=("glimpses",),
-    ),
-    "draw": Sibling(
-        draw.GenerationTask,
-        draw.train,
-        drawing.evaluate,
-        made_up_digits.drawing_experiment,
-        {"epochs": 10, "validate_every": 30},
-        steps=10 * 6,
-        scores=("bound", "reconstruction", "divergence"),
-        terms=("loss", "reconstruction", "divergence", "divergence_1", "divergence_2"),
-        images=("canvas", "samples"),
-    ),
-    "words": Sibling(
-        words.ReadTask,
-        words.train,
-        reading.evaluate,
-        tiny_reader.experiment,
-        {},
-        steps=2 * 5,
-        scores=("word_accuracy", "character_accuracy", "similarity"),
-        terms=("loss", "word_loss", "character_loss"),
-        images=("word/0",),
-    ),
-}
-EVERY_SIBLING = pytest.mark.parametrize("name", SIBLINGS)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -109,13 +44,6 @@ def uncompiled():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(prediction, "compiled", lambda function, model: function)
         yield
-
-
-@pytest.fixture(scope="module")
-def work(tmp_path_factory):
-    """A prepared folder of words and of digits: 48, 16 and 20 of the three splits."""
-    work = tiny_reader.prepare_words(tmp_path_factory.mktemp("work"))
-    return made_up_digits.prepare(work, test=20)
 
 
 def go(work, name, folder, resume=False, **changes):
@@ -224,61 +152,6 @@ def test_a_loss_that_is_not_finite_stops_training(work, tmp_path, monkeypatch, n
     inputs = "crops" if name == "words" else "digits"
     with pytest.raises(TrainingError, match=f"the {inputs} may be damaged"):
         go(work, name, tmp_path)
-
-
-def batches(work, name, epoch, start=0, **changes):
-    """Return the batches of an epoch, as lists of arrays."""
-    sibling = SIBLINGS[name]
-    task = sibling.task.open(sibling.experiment(**changes), work, work)
-    return list(map(tf.nest.flatten, task.objective.batches(epoch, start)))
-
-
-@EVERY_SIBLING
-def test_batches_depend_on_seed_epoch_and_number_alone(work, name):
-    data = {} if name == "words" else {"data": {"canvas": 40, "clutter": 1}}
-    one, again, resumed, other = (
-        batches(work, name, epoch, start, **data)
-        for epoch, start in ((3, 0), (3, 0), (3, 2), (4, 0))
-    )
-    assert len(one) == (5 if name == "words" else 6)
-    assert_equal_leaves([one, one[2:]], [again, resumed])
-    seed = batches(work, name, 3, **data, training={"seed": 2})
-    for different in (other, seed):
-        assert not np.array_equal(different[0][0], one[0][0])
-
-
-def test_dynamic_pixels_are_new_in_every_epoch_and_fixed_ones_are_not(work):
-    def pictures(kind, epoch):
-        """Return the pictures of an epoch in an order that does not depend on it."""
-        changes = {"data": {"binarise": kind}, "training": {"batch_size": 48}}
-        ((images,),) = batches(work, "draw", epoch, **changes)
-        assert set(np.unique(images)) == {0, 255}
-        return sorted(image.tobytes() for image in images)
-
-    assert pictures("fixed", 0) == pictures("fixed", 1)
-    assert not set(pictures("dynamic", 0)) & set(pictures("dynamic", 1))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["ram", "draw"])
-def test_the_step_compiled_by_xla_equals_the_other_one(work, monkeypatch, rng, name):
-    # XLA has random numbers of its own.
-    noise = rng.standard_normal((16, 2, 2)), rng.standard_normal((8, 2, 5))
-    steps, noise = (tf.constant(x, "float32") for x in noise)
-    places = PlaceNoise(steps[:, 0], steps)
-    monkeypatch.setattr(RecurrentAttention, "sample_noise", lambda *rest: places)
-    monkeypatch.setattr(Draw, "sample_noise", lambda *rest: noise)
-    sibling, values = SIBLINGS[name], []
-    changes = {"glimpse": {"samples": 2}} if name == "ram" else {}
-    for jit_compile in (False, True):
-        chosen = sibling.experiment(training={"jit_compile": jit_compile}, **changes)
-        task = sibling.task.open(chosen, work, work)
-        task.compile(10)
-        for found in itertools.islice(task.objective.updates(0), 2):
-            values.append({k: float(v) for k, v in found.items()})
-        assert task.objective.step.experimental_get_tracing_count() == 1
-    for one, other in zip(values[:2], values[2:], strict=True):
-        assert one == pytest.approx(other, rel=1e-3, abs=1e-4)
 
 
 # --- evaluation ---
