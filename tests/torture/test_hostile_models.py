@@ -135,7 +135,8 @@ def test_hostile_files_beside_a_model_are_refused(world, tmp_path, guard, kind, 
     for what, content in tally.within_time(_hostile_npz(tmp_path)):
         path.with_suffix(f".{kind}.npz").write_bytes(content)
         case = f"{kind}, {engine}: {what}"
-        _count(tally, guard, case, arguments, tmp_path, "not a ")
+        refusal = {"reranker": "not a ", "confidence": "cannot be read"}[kind]
+        _count(tally, guard, case, arguments, tmp_path, refusal)
 
 
 def test_hostile_checkpoints_are_refused(world, artefacts, guard):
