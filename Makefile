@@ -24,7 +24,7 @@ NAMED := --experiment '$(EXPERIMENT)'
 CHAIN := $(if $(DATA),yes,$(filter scenes,$(EXPERIMENT)))
 own_args = $(if $(filter $@,$(MAKECMDGOALS)),$(ARGS))
 QUICK := not slow and not network and not gpu and not torture and not cluster
-JAX := test_benchmarks decoding models/transformer \
+JAX := test_benchmarks models/decoding models/transformer \
 	$(addprefix models/lstm/test_,attention decoder estimator hard_attention region_bias) \
 	$(addprefix models/test_,captioner captioner_saving captioner_fit captioner_loss \
 	generation) runtime/test_backend \

@@ -8,9 +8,9 @@ import numpy as np
 from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.data.features import FeatureReader
 from show_attend_tell.data.splits import Split
-from show_attend_tell.decoding import Hypotheses
 from show_attend_tell.evaluation.metrics.scoring import validation_scores
 from show_attend_tell.models.captioner import Captioner
+from show_attend_tell.reference.hypotheses import Hypotheses
 
 
 def generate_captions(

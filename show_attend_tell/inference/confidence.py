@@ -41,8 +41,8 @@ from show_attend_tell.runtime.files import atomic_path
 from show_attend_tell.runtime.untrusted import read_arrays, reading
 
 if TYPE_CHECKING:  # their modules import Keras
-    from show_attend_tell.decoding import Hypotheses
     from show_attend_tell.models.generator import Generator
+    from show_attend_tell.reference.hypotheses import Hypotheses
 
 FAMILIARITY = ("residual", "distance", "layout", "grounding", "log_prob")
 QUALITY = ("grounding", "log_prob", "weakest", "expected")

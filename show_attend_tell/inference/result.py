@@ -14,7 +14,7 @@ from show_attend_tell.data.vocabulary import Vocabulary
 from show_attend_tell.inference.photos import Failure
 
 if TYPE_CHECKING:  # its module imports Keras
-    from show_attend_tell.decoding import Hypotheses
+    from show_attend_tell.reference.hypotheses import Hypotheses
 
 _DIGITS = 6  # decimals in JSON; float32 has no more
 # The words for a confidence, from the highest: at least this value.

@@ -12,11 +12,11 @@ from keras import ops
 
 from show_attend_tell.config.captioner import static_settings
 from show_attend_tell.data.vocabulary import END, PAD, START, UNKNOWN
-from show_attend_tell.decoding import Hypotheses
-from show_attend_tell.decoding.beam import beam_search
-from show_attend_tell.decoding.sampling import greedy, sample
+from show_attend_tell.models.decoding.beam import beam_search
+from show_attend_tell.models.decoding.sampling import greedy, sample
 from show_attend_tell.models.lstm.attention import argmax_location, sampled_location
 from show_attend_tell.reference import captioner as reference
+from show_attend_tell.reference.hypotheses import Hypotheses
 from show_attend_tell.reference.lstm import region_bias
 from show_attend_tell.runtime.backend import compiled
 
@@ -46,7 +46,7 @@ def make_step(model, memory, max_words, locations, noise, region=None):
         region: a RegionBias; None leaves attention to the model.
 
     Returns:
-        ``step`` as :mod:`show_attend_tell.decoding` requires it, and the decoder's
+        ``step`` as :mod:`models.decoding` requires it, and the decoder's
         state, leaves (B, ...); where locations are sampled also ``"noise"`` (B, T), the
         next number first; with a region also ``"word"`` (B,), the number of words
         written.

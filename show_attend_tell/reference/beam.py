@@ -6,7 +6,7 @@ A *step* takes the last words of W hypotheses and returns the distribution of th
 
 ``state`` is a list of dicts of arrays (W, ...). ``extras`` describes the word being
 written: ``alpha`` (W, L), ``beta`` (W,) and ``locations`` (W,), the selected location
-or -1. Results equal those of :mod:`show_attend_tell.decoding`, ties included.
+or -1. Results equal those of :mod:`show_attend_tell.models.decoding`, ties included.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from show_attend_tell.decoding import Hypotheses
+from show_attend_tell.reference.hypotheses import Hypotheses
 
 
 class NextWord(NamedTuple):

@@ -22,8 +22,8 @@ from show_attend_tell.data.encoder_identity import (
     identity_difference,
 )
 from show_attend_tell.data.vocabulary import END, PAD, START, UNKNOWN
-from show_attend_tell.decoding import Hypotheses
 from show_attend_tell.reference.beam import beam_search, greedy, log_softmax, sample
+from show_attend_tell.reference.hypotheses import Hypotheses
 from show_attend_tell.reference.lstm import (
     argmax_location,
     region_bias,

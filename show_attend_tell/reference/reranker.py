@@ -34,7 +34,7 @@ from pathlib import Path
 import numpy as np
 
 from show_attend_tell.data.vocabulary import END, UNKNOWN
-from show_attend_tell.decoding import Hypotheses
+from show_attend_tell.reference.hypotheses import Hypotheses
 from show_attend_tell.runtime.errors import ModelFileError, one_line
 from show_attend_tell.runtime.files import atomic_path
 from show_attend_tell.runtime.untrusted import (

@@ -8,7 +8,6 @@ from show_attend_tell.data.manifest import Photo
 from show_attend_tell.data.region import smooth
 from show_attend_tell.data.splits import Split
 from show_attend_tell.data.vocabulary import SPECIAL, Vocabulary
-from show_attend_tell.decoding import Hypotheses
 from show_attend_tell.evaluation import probes
 from show_attend_tell.evaluation.pointing import Target
 from show_attend_tell.evaluation.probes import (
@@ -16,6 +15,7 @@ from show_attend_tell.evaluation.probes import (
     layer_note,
     measure_regions,
 )
+from show_attend_tell.reference.hypotheses import Hypotheses
 
 NAMES = ("red circle", "blue star", "star")
 

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from show_attend_tell.decoding import Hypotheses
 from show_attend_tell.evaluation.validation import (
     attention_entropy,
     attention_statistics,
     measure_attention,
 )
+from show_attend_tell.reference.hypotheses import Hypotheses
 
 L = 5
 

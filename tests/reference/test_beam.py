@@ -6,8 +6,8 @@ from decoding_models import FORBIDDEN, IDS, Markov, random_tables
 from hypothesis import given
 from hypothesis import strategies as st
 
-from show_attend_tell.decoding.beam import beam_search
-from show_attend_tell.decoding.sampling import greedy, sample
+from show_attend_tell.models.decoding.beam import beam_search
+from show_attend_tell.models.decoding.sampling import greedy, sample
 from show_attend_tell.reference import beam
 
 K = 6

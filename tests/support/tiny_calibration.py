@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from show_attend_tell.decoding import Hypotheses
 from show_attend_tell.inference.confidence import Calibration, PhotoSpace
+from show_attend_tell.reference.hypotheses import Hypotheses
 
 
 def make_space(grid=(5, 2), width=4, k=3, words=(4, 6, 7), seed=0) -> PhotoSpace:

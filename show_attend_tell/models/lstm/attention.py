@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 from keras import ops
 
-from show_attend_tell.decoding.sampling import sample_index
+from show_attend_tell.models.decoding.sampling import sample_index
 
 _LIMIT = 43.0  # exp(2 * 43) and its inverse are finite in float32
 

@@ -1,4 +1,4 @@
-"""Find the most probable words of crops with the searches of :mod:`decoding`."""
+"""Find the most probable words of crops with the searches of :mod:`models.decoding`."""
 
 import hashlib
 from collections.abc import Sequence
@@ -22,9 +22,9 @@ from show_attend_tell.data.words import (
     normalise,
     read_word_file,
 )
-from show_attend_tell.decoding import Hypotheses
-from show_attend_tell.decoding.beam import beam_search
-from show_attend_tell.decoding.sampling import greedy
+from show_attend_tell.models.decoding.beam import beam_search
+from show_attend_tell.models.decoding.sampling import greedy
+from show_attend_tell.reference.hypotheses import Hypotheses
 from show_attend_tell.runtime.backend import compiled
 from show_attend_tell.runtime.errors import WordsError
 from show_attend_tell.siblings.words.model import (

@@ -15,8 +15,8 @@ from decoding_models import (
     spelled_code,
 )
 
-from show_attend_tell.decoding.beam import beam_search
-from show_attend_tell.decoding.sampling import greedy, sample
+from show_attend_tell.models.decoding.beam import beam_search
+from show_attend_tell.models.decoding.sampling import greedy, sample
 
 
 def test_without_an_end_the_best_live_captions_are_returned_unfinished(rng):

@@ -6,8 +6,7 @@ from typing import NamedTuple
 import keras
 from keras import ops
 
-from show_attend_tell.decoding import Hypotheses
-from show_attend_tell.decoding.hypotheses import (
+from show_attend_tell.models.decoding.hypotheses import (
     Step,
     Tensor,
     call,
@@ -17,6 +16,7 @@ from show_attend_tell.decoding.hypotheses import (
     pick,
     record,
 )
+from show_attend_tell.reference.hypotheses import Hypotheses
 
 
 class _Draft(NamedTuple):
@@ -45,7 +45,7 @@ def greedy(
 ) -> Hypotheses:
     """Write the most probable word at every step, of equal ones the smallest id.
 
-    The arguments are those of :func:`decoding.beam.beam_search`. Returns
+    The arguments are those of :func:`models.decoding.beam.beam_search`. Returns
     hypotheses with W = 1 whose scores are their log-probabilities.
     """
     return _write(
@@ -71,7 +71,7 @@ def sample(
 
     The cumulative distribution is inverted at one uniform number per word, so that a
     caption depends on its own row of noise alone, and one compiled graph serves every
-    seed. The arguments are those of :func:`decoding.beam.beam_search` and
+    seed. The arguments are those of :func:`models.decoding.beam.beam_search` and
     two more: ``noise``, uniform numbers in [0, 1), (B, T), T being the maximum length;
     and ``temperature``, above 0, which towards 0 gives :func:`greedy`. Words that are
     not forbidden are renormalised. Returns hypotheses with W = 1 whose ``log_probs``

@@ -8,8 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from show_attend_tell.decoding import Hypotheses
-from show_attend_tell.decoding.hypotheses import (
+from show_attend_tell.models.decoding.hypotheses import (
     Step,
     Tensor,
     call,
@@ -19,6 +18,7 @@ from show_attend_tell.decoding.hypotheses import (
     pick,
     record,
 )
+from show_attend_tell.reference.hypotheses import Hypotheses
 
 _BLOCK = 64  # values of a block, see `largest`
 

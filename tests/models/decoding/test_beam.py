@@ -22,8 +22,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from keras import ops
 
-from show_attend_tell.decoding.beam import beam_search, largest
-from show_attend_tell.decoding.sampling import greedy
+from show_attend_tell.models.decoding.beam import beam_search, largest
+from show_attend_tell.models.decoding.sampling import greedy
 
 
 @pytest.mark.parametrize("length_normalisation", [0.0, 0.7, 1.0])

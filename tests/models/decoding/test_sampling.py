@@ -5,7 +5,7 @@ import pytest
 from decoding_models import END, PAD, START, Markov, captions_of, random_tables
 from scipy import stats
 
-from show_attend_tell.decoding.sampling import greedy, sample
+from show_attend_tell.models.decoding.sampling import greedy, sample
 
 
 def uniform_noise(photos, words, seed):
