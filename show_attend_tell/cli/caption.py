@@ -48,7 +48,7 @@ _output_options = add_options(
     click.option(
         "--overwrite-metadata",
         is_flag=True,
-        help="Let --write-metadata replace descriptions by a person.",
+        help="Let --write-metadata replace a person's descriptions.",
     ),
 )
 _shard_options = add_options(

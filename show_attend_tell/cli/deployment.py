@@ -29,7 +29,7 @@ _LOCAL = ("127.0.0.1", "localhost", "::1")
     "--queue",
     type=click.IntRange(min=1),
     default=32,
-    help="Maximum photos in progress and waiting; more are refused for the moment.",
+    help="Maximum photos in progress or waiting; more are refused for now.",
 )
 def demo(models, encoder_weights, host, port, queue) -> None:
     """Serve a web page that captions photos.
@@ -38,7 +38,7 @@ def demo(models, encoder_weights, host, port, queue) -> None:
 
     MODEL is a .keras file; with several, such as one with soft and one with hard
     attention, the page offers a choice. By default it offers both models of the
-    package: the best by scores, a Transformer, and the paper's LSTM.
+    package: the best-scoring one, a Transformer, and the paper's LSTM.
     """
     from show_attend_tell.deployment.server.serve import server_of, take_port
     from show_attend_tell.models.pretrained import NAMES, shipped_model

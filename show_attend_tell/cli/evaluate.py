@@ -57,8 +57,8 @@ from show_attend_tell.runtime.tensorflow_startup import start_keras
     type=PATH,
     metavar="FILE.jsonl",
     help="Boxes of people, by which the attention at words such as man is measured: a "
-    'line {"file": "a.jpg", "people": [[x0, y0, x1, y1]]} for each photo, in shares of '
-    "its width and height.",
+    'line {"file": "a.jpg", "people": [[x0, y0, x1, y1]]} for each photo, as '
+    "fractions of its width and height.",
 )
 @click.option(
     "--tokenizer",

@@ -128,8 +128,8 @@ def draw(experiment, changes, runs, name, count, columns, scale, seed, out) -> N
 def read(crops, model, beam, lexicon, attention, page, out) -> None:
     """Read the words of crops, or of all crops in folders.
 
-    A crop is a picture of one word with digits and letters. Capitals become small
-    letters.
+    A crop is a picture of one word with digits and letters. Capitals become lower
+    case.
     """
     if out is not None and (attention is not None or page is not None):
         raise click.UsageError("--out cannot be combined with --attention or --html.")

@@ -3,10 +3,12 @@
 :data:`TASKS` has an entry for each value of the key ``task``. Modules are imported when
 a verb runs, so that ``--help`` is fast.
 
-To add a task, make a folder in ``siblings/`` with the files of ``siblings/ram/``, name
-its models in :mod:`siblings.models`, its settings in ``_TASKS`` of
-:mod:`config.settings`, its data in :data:`data_prep.sources.SOURCES`, and add an entry
-to :data:`TASKS`.
+To add a task, a sibling of the captioner: (1) make a folder in ``siblings/`` with
+``model.py``, ``training.py``, ``evaluation.py`` and ``figures.py``; (2) add its models
+to ``CLASSES`` and ``_arguments_of`` of :mod:`siblings.models`; (3) its settings to
+``_TASKS`` and ``AnyExperiment`` of :mod:`config.settings`; (4) its data to
+:data:`data_prep.prepare.SOURCES` and ``read_split`` of :mod:`siblings.evaluation`; (5)
+an entry to :data:`TASKS`.
 """
 
 from collections.abc import Callable, Iterator

@@ -212,7 +212,7 @@ def average(models, experiment, changes, runs, name, overwrite) -> None:
     help="Folder of pictures unlike the training photos; repeatable.",
 )
 def calibrate(experiment, changes, work, runs, model, encoder_weights, others) -> None:
-    """Measure when a model's captions can be trusted, for their confidence.
+    """Calibrate the confidence of a model's captions: when to trust them.
 
     Compares the validation photos with pictures unlike the training photos: the same
     photos upside down, close-ups of them, drawn scenes, and those of --other. Writes

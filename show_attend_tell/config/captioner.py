@@ -59,14 +59,15 @@ class EncoderSettings:
 class Decoder(NamedTuple):
     """The properties of a decoder that settings and captioners depend on."""
 
-    table: str  # the argument of Captioner that holds its widths and switches
+    title: str  # in a sentence
+    table: str  # the table of settings that holds its widths and switches
     selects_locations: bool  # whether a word's context may be one location
 
 
-# By the names that ``model.decoder`` takes; models.captioner.LAYERS has their layers.
+# By the names that ``model.decoder`` takes.
 DECODERS = {
-    "lstm": Decoder("settings", selects_locations=True),
-    "transformer": Decoder("transformer", selects_locations=False),
+    "lstm": Decoder("An LSTM", "settings", selects_locations=True),
+    "transformer": Decoder("A Transformer", "transformer", selects_locations=False),
 }
 
 

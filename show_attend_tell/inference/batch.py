@@ -42,9 +42,9 @@ class BatchReport:
         out: the output file.
         written: captions written by this run.
         present: photos captioned by an earlier run.
-        failures: photos without a caption, those left out included.
+        failures: photos without a caption, including those left out.
         nouns: a result and its input.
-        left_out: captions of a low confidence that a table for exiftool omits.
+        left_out: captions of low confidence that a table for exiftool omits.
     """
 
     out: Path

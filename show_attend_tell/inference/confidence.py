@@ -325,7 +325,7 @@ def files_beside(
     """Return the files that belong beside a copy of a model, and what they copy.
 
     These are the reranker, the encoder's weights if they are a file, and the
-    calibration. A calibration holds for its model only: after changes of the weights,
+    calibration. A calibration holds for its model only: after the weights change,
     there is none.
 
     Args:

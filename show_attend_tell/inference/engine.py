@@ -168,7 +168,7 @@ def matching_encoder(
         file: the first model file, beside which a file of weights is looked up.
         weights: a file, or a name of ``EncoderSettings.weights``; by default the
             weights that the captioner was trained with, or the packaged ones if they
-            are rounded from those. Either of these two is accepted for the other.
+            are rounded from those. Either is accepted in place of the other.
         encoder_of: the class of the encoder.
 
     Raises:

@@ -121,12 +121,12 @@ class MetadataWriter:
 
     Words of a person are kept: in the packet, in the photo's EXIF and IPTC fields, and
     in its sidecars. Captions of this package are renewed unless the same model and
-    settings wrote them. Captions of a low confidence are left out.
+    settings wrote them. Captions of low confidence are left out.
 
     Attributes:
         written: number of sidecars written.
         present: number of photos that had the caption already.
-        left_out: number of captions of a low confidence.
+        left_out: number of captions of low confidence.
         kept: photos that have words of a person.
         failures: photos with a sidecar that cannot be read or written.
     """
@@ -145,7 +145,7 @@ class MetadataWriter:
         self.failures: list[Failure] = []
 
     def find_packet(self, photo: Path) -> XmpPacket | None:
-        """Return the packet that the same model and settings wrote, None for none."""
+        """Return the packet that the same model and settings wrote, or None."""
         with contextlib.suppress(MetadataError, OSError):
             packet = XmpPacket(read_sidecar(sidecar_of(photo)))
             return packet if packet.made_by == self.made_by else None
@@ -162,7 +162,7 @@ class MetadataWriter:
             confidence: of the caption; None if unknown, and then it is written.
 
         Returns:
-            The file written, None for none. :attr:`failures` has the reason if the
+            The file written, or None. :attr:`failures` has the reason if the
             metadata cannot be read or written.
         """
         try:

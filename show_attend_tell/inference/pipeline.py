@@ -267,7 +267,7 @@ class CaptioningPipeline:
                 shutil.copyfile(original, path)
 
     def require_calibration(self, request: CaptionRequest) -> None:
-        """Raise a CaptionError if a lowest confidence lacks the model's calibration."""
+        """Raise a CaptionError if a minimum confidence needs a missing calibration."""
         if request.min_confidence is not None and self.calibration is None:
             raise CaptionError(
                 "`min_confidence` needs a calibration of the model. Received: "

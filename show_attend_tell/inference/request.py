@@ -1,8 +1,11 @@
 """Define a request for captions, which the command line and the server build once.
 
-To add an option, add a field here and read it where it acts: the command line and the
-web form derive their options from the fields. A field with the name of a field of
-``DecodingSettings`` overrides the setting saved with the model.
+To add an option, add a field here and read it where it acts, in most cases
+:mod:`inference.pipeline`: the command line and the web form derive their options from
+the fields. A field with the name of a field of ``DecodingSettings`` overrides the
+setting saved with the model. What changes captions belongs in
+:func:`inference.batch.made_by` too. Options of the output alone, such as ``--json``,
+are in :mod:`cli.caption`.
 """
 
 import dataclasses
@@ -82,9 +85,9 @@ class CaptionRequest:
         default=False,
     )
     reranker: Path | None = _option(
-        "A file of fit-reranker: rank the hypotheses of the beam by their predicted "
-        "CIDEr too. By default MODEL.reranker.npz, if it is beside a single model; "
-        "`none` ranks without.",
+        "A file of fit-reranker: also rank the hypotheses of the beam by their "
+        "predicted CIDEr. By default MODEL.reranker.npz, if it is beside a single "
+        "model; `none` disables it.",
         metavar="FILE",
     )
     encoder_weights: Path | None = _option(

@@ -62,7 +62,7 @@ class Caption:
             with a reranker its prediction is added.
         word_log_probs: (T,) log p of each word, in nats.
         end_log_prob: log p of the end word, None if the caption was cut at the
-            longest length.
+            maximum length.
         attention: (T, rows, columns) weights alpha over the part of the photo that
             the network sees; each word's sum to 1.
         beta: (T,) gates; 1 if the model has no gates, like the Transformer.
@@ -76,7 +76,7 @@ class Caption:
         region: (x0, y0, x1, y1) as fractions of the width and height of ``view``, the
             part of it from which the caption was written; None for the whole photo.
         confidence: probability, 0 to 1, that the caption is right, see
-            :mod:`inference.confidence`; None of a region, and if the model has no
+            :mod:`inference.confidence`; None for a region, and if the model has no
             calibration.
     """
 

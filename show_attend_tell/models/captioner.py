@@ -283,7 +283,7 @@ class Captioner(keras.Model):
             inputs: see :meth:`call`.
             training: whether dropout is active.
             selection: the choice of locations; outputs have ``context_weights`` with
-                another one than SOFT.
+                any other than SOFT.
             samples: rows for each caption, side by side: R = B samples rows.
         """
         parts, dropouts = self._parts(training), self.dropouts(training)

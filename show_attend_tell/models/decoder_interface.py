@@ -1,9 +1,15 @@
 """Define the methods that a captioner requires of its decoder, and what they exchange.
 
 The captioner, generators and exports call these methods and read no weight of a
-decoder. To add a decoder, implement :class:`CaptionDecoder` in a folder beside
-``lstm/`` and ``transformer/``, and add its properties to
-``config.captioner.DECODERS`` and its layer to ``models.captioner.LAYERS``.
+decoder. To add a decoder:
+
+1. Implement :class:`CaptionDecoder` in a folder beside ``lstm/`` and ``transformer/``,
+   and write its equations in NumPy beside ``reference/lstm.py``.
+2. Register its properties in ``config.captioner.DECODERS``, its layer in
+   ``models.captioner.LAYERS`` and the equations in ``reference.model_file.EQUATIONS``.
+3. If it has settings of its own, add their table to ``config.settings.Experiment``,
+   ``config.captioner.SavedConfig`` and the arguments of ``models.captioner.Captioner``,
+   as ``transformer`` is there.
 """
 
 from collections.abc import Callable

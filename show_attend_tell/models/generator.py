@@ -1,4 +1,4 @@
-"""Search the captions of a batch of photos with one Keras captioner or several.
+"""Search for captions of a batch of photos with one Keras captioner or several.
 
 The base class composes members, mirror images and a reranker; here one compiled search
 runs over the mean of its probabilities, in batches of photos.
@@ -166,12 +166,12 @@ class Generator(reference.Generator):
     def search(
         self, annotations, decoding, noise, regions=None, photos=None
     ) -> Hypotheses:
-        """Search the captions of photos, in batches of ``decoding.batch_size``.
+        """Search for captions of photos, in batches of ``decoding.batch_size``.
 
         The last batch is padded with zeros, so that one graph serves every batch and a
         photo's caption does not depend on the number of photos. From
         :data:`MANY_PHOTOS` photos of the whole run on (`photos`, by default N) XLA
-        compiles the search, which changes rounding alone.
+        compiles the search, which changes only rounding.
         """
         N, size, parts = len(annotations), decoding.batch_size, []
         key = static_settings(decoding), (photos or N) >= MANY_PHOTOS

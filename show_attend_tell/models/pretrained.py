@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from show_attend_tell.config.captioner import DECODERS
 from show_attend_tell.reference.model_file import WEIGHTS, Captioner, read_captioner
 from show_attend_tell.runtime.errors import (
     ModelFileError,
@@ -32,7 +33,6 @@ CARD = SHIPPED.with_name("MODEL_CARD.md")
 DEFAULT = "shipped"
 NAMES = (DEFAULT, "shipped-lstm")  # in place of a file or a run
 PRESETS = {path.stem: path for path in (SHIPPED, SHIPPED_LSTM, FLICKR8K, FLICKR8K_LSTM)}
-_DECODERS = {"lstm": "An LSTM", "transformer": "A Transformer"}
 _BODY = """\
 # {title}
 
@@ -55,7 +55,7 @@ def shipped_model(name: str = DEFAULT) -> Path:
     """Return the path of a model in the package.
 
     Args:
-        name: ``shipped``, the model of the best scores, a Transformer; or
+        name: ``shipped``, the model with the best scores, a Transformer; or
             ``shipped-lstm``, the paper's decoder.
 
     Raises:
@@ -158,7 +158,7 @@ def _card(model, title: str, metadata: dict) -> str:
     lines = [f"{name}: {json.dumps(value)}\n" for name, value in metadata.items()]
     body = _BODY.format(
         title=title,
-        decoder=_DECODERS[model.settings.decoder],
+        decoder=DECODERS[model.settings.decoder].title,
         parameters=model.count_params(),
         words=len(model.vocabulary),
     )

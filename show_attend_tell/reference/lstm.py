@@ -177,7 +177,7 @@ def read(p: dict, settings, a, words, grid=None, locations=None, bias=None) -> d
     return dict(zip(("logits", "alpha", "beta", "h", "c"), fields, strict=True))
 
 
-def layout(settings, words: int, width: int, transformer=None) -> list[tuple]:
+def layout(settings, words: int, width: int) -> list[tuple]:
     """Return (path in a model file, name, shape) of each weight, K words, width D."""
     s, D, K = settings, width, words
     m, n, A = s.embedding_width, s.lstm_width, s.attention_width

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
-from show_attend_tell.config.captioner import SavedConfig
+from show_attend_tell.config.captioner import DECODERS, SavedConfig
 from show_attend_tell.data.vocabulary import Vocabulary
 from show_attend_tell.reference import lstm, transformer
 from show_attend_tell.reference.hdf5 import Hdf5File
@@ -34,7 +34,8 @@ from show_attend_tell.runtime.untrusted import (
     require_regular,
 )
 
-DECODERS = {"lstm": lstm, "transformer": transformer}
+# The equations of each of config.captioner.DECODERS.
+EQUATIONS = {"lstm": lstm, "transformer": transformer}
 _CONFIG, WEIGHTS = "config.json", "model.weights.h5"
 _MEMBERS = (_CONFIG, WEIGHTS, "metadata.json")
 _MOST_CONFIG = 5_000_000  # bytes; a vocabulary of 100,000 words has 1.1 MB
@@ -53,9 +54,8 @@ class Captioner:
 
     def __init__(self, config: SavedConfig, encoder_identity: dict, arrays: dict):
         self.config, self.arrays = config, arrays
-        self._decoder = DECODERS[config.settings.decoder]
-        is_lstm = self._decoder is lstm
-        self._settings = config.settings if is_lstm else config.transformer
+        self._decoder = EQUATIONS[config.settings.decoder]
+        self._settings = _settings_of_decoder(config)
         self.vocabulary = Vocabulary(config.vocabulary)
         self.settings, self.transformer = config.settings, config.transformer
         self.decoding = config.decoding
@@ -244,14 +244,15 @@ def require_weights(saved: SavedModel, count: int) -> None:
         )
 
 
+def _settings_of_decoder(config: SavedConfig):
+    return getattr(config, DECODERS[config.settings.decoder].table)
+
+
 def layout(config: SavedConfig) -> list[tuple[str, str, tuple]]:
     """Return (path in the file, name, shape) of each weight of a model."""
     weights = [("vars/0", "annotation_scale", ())]
-    weights += DECODERS[config.settings.decoder].layout(
-        config.settings,
-        len(config.vocabulary),
-        config.annotation_width,
-        config.transformer,
+    weights += EQUATIONS[config.settings.decoder].layout(
+        _settings_of_decoder(config), len(config.vocabulary), config.annotation_width
     )
     if config.settings.attention == "hard":
         weights.append(("hard_attention/vars/0", "baseline", ()))

@@ -240,9 +240,9 @@ def read(p: dict, settings, a, words, grid, locations=None, bias=None) -> dict:
     return {"logits": logits, "alpha": alpha, "beta": beta, "heads": np.array(heads)}
 
 
-def layout(settings, words: int, width: int, transformer=None) -> list[tuple]:
+def layout(settings, words: int, width: int) -> list[tuple]:
     """Return (path in a model file, name, shape) of each weight, K words, width D."""
-    s, d = transformer, transformer.width
+    s, d = settings, settings.width
     own = {"embedding": (words, d), "w_m": (width, d), "b_m": (d,)}
     if not s.tie_output:
         own["l_o"] = (d, words)

@@ -85,7 +85,7 @@ def _content_words(
 
 
 def probability_right(cider: np.ndarray) -> np.ndarray:
-    """Compute the share of captions of a CIDEr that a person judges to be right.
+    """Compute what share of captions a person judges right, given their CIDEr.
 
     Args:
         cider: (N,), 0 to 10.

@@ -77,8 +77,9 @@ class LossMonitor:
 class CaptionMonitor:
     """Log a warning the first time that each fault of validation captions occurs.
 
-    The captions are all equal, or attention fails as in trainings of the authors' code:
-    it is the same for every word, or has collapsed on one location for all photos.
+    The captions are all equal, or attention fails as in training with the authors'
+    code: it is the same for every word, or has collapsed onto one location for all
+    photos.
     """
 
     def __init__(self):

@@ -63,8 +63,8 @@ def copy_weights(
 ) -> Captioner:
     """Copy the weights of a model file into a captioner; return the file's captioner.
 
-    A soft model can start a hard model, and a hard model a soft one: they differ by the
-    baseline alone, which then starts at 0.
+    A soft model can start a hard model, and a hard model a soft one: they differ
+    only in the baseline, which then starts at 0.
 
     Args:
         path: path of the model file.

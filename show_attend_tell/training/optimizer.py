@@ -13,7 +13,7 @@ class _NormAndAverage:
 
     With ``use_ema`` Keras starts its average at the weights w_1 after the first update
     and gives them the weight d^(t-1) after update t, d being the decay: 95 % after 26
-    updates of d = 0.998. Here the average is that of Adam's moments (Kingma and Ba,
+    updates with d = 0.998. Here the average is that of Adam's moments (Kingma and Ba,
     ICLR 2015, Sec. 3), debiased::
 
         average_t = (1 - d) / (1 - d^t) sum_{k=1}^t d^(t-k) w_k

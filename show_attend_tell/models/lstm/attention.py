@@ -69,7 +69,7 @@ def attend(
     e = attention_scores(projected, state, w_att)  # (B, L) or (B, W, L)
     if bias is not None:
         e = e + ops.cast(bias, e.dtype)
-    alpha = shares(e)
+    alpha = attention_weights(e)
     weights = alpha if select_weights is None else select_weights(alpha)
     phi = context(annotations, weights)  # (B, D) or (B, W, D)
     if beta_logit is None:
@@ -78,8 +78,8 @@ def attend(
     return Attention(beta * phi, alpha, weights, beta[..., 0])
 
 
-def shares(e):
-    """Return alpha, the softmax of the scores e (..., L); a single location has all."""
+def attention_weights(e):
+    """Return alpha, the softmax of the scores e (..., L), Eq. (5); one location: 1."""
     return ops.softmax(e, axis=-1) if e.shape[-1] != 1 else ops.ones_like(e)
 
 
@@ -95,7 +95,7 @@ def exp_twice(value):
 
 
 def tanh_scores(exp_projected, state, w_att):
-    """Return e_ti = w_att . tanh(W_a a_i + W_h h_{t-1} + b) - w_att . 1, (..., L).
+    """Return the scores of Eq. (4) less a constant, e_ti - w_att . 1, (..., L).
 
     With r = 1 / (1 + exp(2P) exp(2s)) it is -2 r . w_att, as tanh(P + s) = 1 - 2r; a
     term equal for all locations cancels in the softmax. exp(2P) is computed once per

@@ -52,9 +52,9 @@ from typing import NamedTuple
 from keras import ops
 
 from show_attend_tell.models.lstm.attention import (
+    attention_weights,
     context,
     exp_twice,
-    shares,
     tanh_scores,
 )
 
@@ -239,7 +239,7 @@ def _step(select, carry, row, constants):
     A, n = weights.w_att.shape[0], c.shape[-1]
     products = ops.matmul(h, weights.kernel)  # (B, n) -> (B, A + 4n + 1)
     s, u, v = products[:, :A], products[:, A : A + 4 * n], products[:, A + 4 * n :]
-    alpha = shares(tanh_scores(exp_projected, s, weights.w_att))  # (B, L)
+    alpha = attention_weights(tanh_scores(exp_projected, s, weights.w_att))  # (B, L)
     context_weights, share = select(alpha, *inputs)  # (B, L), (B, 1)
     z = context(weights.annotations, context_weights)  # (B, L, D) -> (B, D)
     if weights.kernel.shape[1] > A + 4 * n:

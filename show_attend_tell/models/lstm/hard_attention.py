@@ -16,7 +16,8 @@ by a sequence s~ of sampled locations, Eq. (11) and (12), both to be maximised::
 
 with log p(s~|a) = sum_t log alpha_t[s~_t], H[s~] = sum_t H(alpha_t) along the sampled
 path, r the scale of the reward, and the baseline
-b_k = 0.9 b_{k-1} + 0.1 log p(y|s~_k).
+b_k = 0.9 b_{k-1} + 0.1 log p(y|s~_k). That is the default, ``reward_per = "caption"``
+and ``baseline = "moving"``.
 
 With ``reward_per = "word"`` the reward of a location counts the words that it can have
 changed, and b is the moving average of one word's log p, so that long captions are not
@@ -38,7 +39,7 @@ two terms, with the factors 1/10 and 0.002. The loss of this program is a mean o
 captions, so these terms are multiplied by B: at B = 64 the weight of the entropy is
 64 x 0.002 = 0.128, and the weight of the reward 64 / 10 = 6.4. The defaults,
 ``reward_scale = 0.1`` and ``entropy_weight = 0.002``, are B times smaller. Their
-gradients passed to alpha replace the gradient of the doubly stochastic term, so it is 0
+gradients passed to alpha replace the gradient of the doubly stochastic term, which is 0
 here. Captions are generated from the expected context.
 
 With ``baseline = "samples"`` b is, word by word, the mean of log p(y_k|s~,a) in the
@@ -179,25 +180,26 @@ class HardAttention(keras.layers.Layer):
         ``log_p`` is log p(y_t|s~,a), (R, T), 0 for padding, without a gradient; see
         :meth:`surrogate` for the outputs.
         """
-        s, alpha = self.settings, outputs["alpha"]
-        reward = s.reinforce_weight * s.reward_scale * self._advantages(log_p, mask)
+        settings, alpha = self.settings, outputs["alpha"]
+        scale = settings.reinforce_weight * settings.reward_scale
+        reward = scale * self._advantages(log_p, mask)
         reward = reward * ops.expand_dims(outputs["sampled"], 1)  # (R, T) or (R, 1)
         log_probs = location_log_probs(alpha, outputs["context_weights"], mask)
         # (R, T) -> (R,)
         reinforce = ops.sum(ops.stop_gradient(reward) * log_probs, axis=-1)
-        return reinforce, s.entropy_weight * location_entropies(alpha, mask)
+        return reinforce, settings.entropy_weight * location_entropies(alpha, mask)
 
     def _advantages(self, log_p, mask):
         """Return the reward of each location minus the baseline b; (R, T) or (R, 1)."""
-        s, b = self.settings, self.baseline
-        if s.baseline == "samples":
-            b = mean_of_others(log_p, s.samples)  # (R, T)
-        elif s.reward_per == "caption":
+        settings, b = self.settings, self.baseline
+        if settings.baseline == "samples":
+            b = mean_of_others(log_p, settings.samples)  # (R, T)
+        elif settings.reward_per == "caption":
             return ops.sum(log_p, axis=-1, keepdims=True) - b  # (R, T) -> (R, 1)
         gains = (log_p - b) * mask
-        if s.reward_per == "caption":
+        if settings.reward_per == "caption":
             return ops.sum(gains, axis=-1, keepdims=True)  # (R, T) -> (R, 1)
-        if s.reward_per == "caption_mean":
+        if settings.reward_per == "caption_mean":
             length = ops.maximum(ops.sum(mask, axis=-1, keepdims=True), 1)  # (R, 1)
             return ops.sum(gains, axis=-1, keepdims=True) / length
         # Of each t, the sum over k >= t, (R, T) -> (R, T)
