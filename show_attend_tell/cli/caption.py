@@ -164,10 +164,9 @@ def _caption_on_cluster(request, photos, out, options) -> None:
         out,
         workers=options["workers"],
         form=options["shard_format"],
-        price_per_hour=options["price_per_hour"],
     )
     failed = print_failures(report.failures)
-    click.echo("\n".join(report.lines()))
+    click.echo("\n".join(report.lines(options["price_per_hour"])))
     if failed:
         sys.exit(1)
 

@@ -168,10 +168,8 @@ def test_a_worker_with_another_model_or_encoder_refuses_to_work(here):
 
 def test_the_report_has_the_rate_and_the_cost_of_a_million(tmp_path):
     failures = (Failure(tmp_path, "broken"), LowConfidence(tmp_path, "left out"))
-    report = ClusterReport(
-        tmp_path, 7200, 5, failures, seconds=3600.0, price_per_hour=3.6
-    )
-    assert report.lines() == [
+    report = ClusterReport(tmp_path, 7200, 5, failures, seconds=3600.0)
+    assert report.lines(3.6) == [
         f"{tmp_path}: 7,200 captions written, 5 already present, 1 left out for low "
         "confidence, 1 photo skipped",
         "2.00 photos/s, the start of the workers included; 500.00 per million photos",

@@ -153,9 +153,9 @@ def test_more_photos_than_a_batch_keep_their_order(pipeline, captions):
 
 
 def test_the_engine_knows_the_number_of_photos(pipeline, captions):
-    def generate(features, decoding, seeds, photos):
+    def generate(features, decoding, seeds, regions, photos):
         asked.append(photos)
-        return pipeline.generator.generate(features, decoding, seeds)
+        return pipeline.generator.generate(features, decoding, seeds, regions)
 
     asked, model = [], with_decoding(pipeline)
     model.generator.generate = generate

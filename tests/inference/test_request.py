@@ -8,6 +8,7 @@ from show_attend_tell.cli.caption import caption
 from show_attend_tell.inference.request import CaptionRequest
 from show_attend_tell.runtime.errors import CaptionError
 
+
 def test_every_field_with_a_help_text_is_an_option_of_the_command_line():
     helps = {
         parameter.name: getattr(parameter, "help", 0) for parameter in caption.params
