@@ -11,7 +11,6 @@ import click
 
 from show_attend_tell.cli.options import (
     PATH,
-    add_options,
     attention_option,
     cluster_options,
     encoder_weights_option,
@@ -26,119 +25,106 @@ from show_attend_tell.config import MOST_BEAM
 from show_attend_tell.inference.request import CaptionRequest
 from show_attend_tell.runtime.errors import plural
 
-_request_options = add_options(
-    models_option,
-    mirror_option,
-    reranker_option,
-    encoder_weights_option,
-    click.option(
-        "--engine",
-        type=click.Choice(["auto", "reference", "keras"]),
-        default="auto",
-        help="Caption with NumPy, which starts immediately, or with Keras, which is "
-        "faster for many photos; by default by their number.",
-    ),
-    click.option(
-        "--beam",
-        type=click.IntRange(1, MOST_BEAM),
-        help="Beam width; overrides the model's.",
-    ),
-    click.option(
-        "--locations",
-        type=click.Choice(["expected", "likeliest", "sampled"]),
-        help="Context of each word; overrides the model's: all locations weighted by "
-        "attention (soft), the one of highest attention, or one sampled (hard).",
-    ),
-    click.option(
-        "--seed",
-        type=click.IntRange(min=0),
-        help="Seed of sampled locations; overrides the model's.",
-    ),
-    click.option(
-        "--region",
-        metavar="X0,Y0,X1,Y1",
-        help="Write the caption from this part of the photo, in pixels of the photo as "
-        "displayed; with one photo only.",
-    ),
-    click.option(
-        "--min-confidence",
-        type=click.FloatRange(0, 1),
-        metavar="P",
-        help="Leave out captions whose confidence is below P, 0 to 1; 0 lets captions "
-        "of any confidence into metadata.",
-    ),
-)
-_output_options = add_options(
-    click.option(
-        "--out",
-        type=PATH,
-        metavar="FILE",
-        help="Write captions to FILE: a .jsonl, or a .csv or .html generated at the "
-        "end from a .jsonl beside it; with --cluster a folder. An interrupted run is "
-        "resumed.",
-    ),
-    click.option(
-        "--json", "as_json", is_flag=True, help="Print JSON Lines with all details."
-    ),
-    click.option(
-        "--exiftool-columns",
-        is_flag=True,
-        help="Give a .csv of --out the columns that `exiftool -csv=FILE` reads.",
-    ),
-    click.option(
-        "--write-metadata",
-        is_flag=True,
-        help="Write each caption into the metadata of its photo, as description "
-        "and alternative text, unless its confidence is below 0.2. A description by "
-        "a person is kept.",
-    ),
-    click.option(
-        "--overwrite-metadata",
-        is_flag=True,
-        help="Let --write-metadata replace descriptions by a person.",
-    ),
-)
-_shard_options = add_options(
-    click.option(
-        "--shard-format",
-        type=click.Choice(["jsonl", "parquet"]),
-        default="jsonl",
-        help="With --cluster: file format of the captions.",
-    ),
-    click.option(
-        "--price-per-hour",
-        type=click.FloatRange(min=0),
-        metavar="PRICE",
-        help="With --cluster: price of the whole cluster, to print the cost of a "
-        "million photos.",
-    ),
-)
-_figure_options = add_options(
-    attention_option,
-    click.option(
-        *("--format", "formats"),
-        type=click.Choice(["png", "pdf", "svg"]),
-        multiple=True,
-        default=("png", "pdf"),
-        help="File format of the figures; repeatable.",
-    ),
-    click.option(
-        "--theme",
-        type=click.Choice(["light", "dark"]),
-        default="light",
-        help="Background of the figures.",
-    ),
-    page_option,
-)
-
 
 @click.command()
 @click.argument("photos", nargs=-1, required=True, type=PATH, metavar="PHOTO...")
-@_request_options
-@_output_options
+@models_option
+@mirror_option
+@reranker_option
+@encoder_weights_option
+@click.option(
+    "--engine",
+    type=click.Choice(["auto", "reference", "keras"]),
+    default="auto",
+    help="Caption with NumPy, which starts immediately, or with Keras, which is "
+    "faster for many photos; by default by their number.",
+)
+@click.option(
+    "--beam",
+    type=click.IntRange(1, MOST_BEAM),
+    help="Beam width; overrides the model's.",
+)
+@click.option(
+    "--locations",
+    type=click.Choice(["expected", "likeliest", "sampled"]),
+    help="Context of each word; overrides the model's: all locations weighted by "
+    "attention (soft), the one of highest attention, or one sampled (hard).",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    help="Seed of sampled locations; overrides the model's.",
+)
+@click.option(
+    "--region",
+    metavar="X0,Y0,X1,Y1",
+    help="Write the caption from this part of the photo, in pixels of the photo as "
+    "displayed; with one photo only.",
+)
+@click.option(
+    "--min-confidence",
+    type=click.FloatRange(0, 1),
+    metavar="P",
+    help="Leave out captions whose confidence is below P, 0 to 1; 0 lets captions "
+    "of any confidence into metadata.",
+)
+@click.option(
+    "--out",
+    type=PATH,
+    metavar="FILE",
+    help="Write captions to FILE: a .jsonl, or a .csv or .html generated at the "
+    "end from a .jsonl beside it; with --cluster a folder. An interrupted run is "
+    "resumed.",
+)
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON Lines with all details."
+)
+@click.option(
+    "--exiftool-columns",
+    is_flag=True,
+    help="Give a .csv of --out the columns that `exiftool -csv=FILE` reads.",
+)
+@click.option(
+    "--write-metadata",
+    is_flag=True,
+    help="Write each caption into the metadata of its photo, as description "
+    "and alternative text, unless its confidence is below 0.2. A description by "
+    "a person is kept.",
+)
+@click.option(
+    "--overwrite-metadata",
+    is_flag=True,
+    help="Let --write-metadata replace descriptions by a person.",
+)
 @cluster_options
-@_shard_options
-@_figure_options
+@click.option(
+    "--shard-format",
+    type=click.Choice(["jsonl", "parquet"]),
+    default="jsonl",
+    help="With --cluster: file format of the captions.",
+)
+@click.option(
+    "--price-per-hour",
+    type=click.FloatRange(min=0),
+    metavar="PRICE",
+    help="With --cluster: price of the whole cluster, to print the cost of a "
+    "million photos.",
+)
+@attention_option
+@click.option(
+    *("--format", "formats"),
+    type=click.Choice(["png", "pdf", "svg"]),
+    multiple=True,
+    default=("png", "pdf"),
+    help="File format of the figures; repeatable.",
+)
+@click.option(
+    "--theme",
+    type=click.Choice(["light", "dark"]),
+    default="light",
+    help="Background of the figures.",
+)
+@page_option
 def caption(photos, out, write_metadata, overwrite_metadata, **options):
     """Generate captions of photos, or of all photos in folders."""
     fields = {field.name for field in dataclasses.fields(CaptionRequest)}
@@ -188,7 +174,12 @@ def caption(photos, out, write_metadata, overwrite_metadata, **options):
         least = request.least_in_metadata
         writer = MetadataWriter(made_by(pipeline, kept), overwrite_metadata, least)
     if out is not None:
-        failed = _caption_into(out, pipeline, photos, request, exiftool_columns, writer)
+        from show_attend_tell.inference.batch import caption_into_file
+
+        how = request, exiftool_columns, writer
+        report = caption_into_file(pipeline, photos, out, *how)
+        failed = print_failures(report.failures)
+        click.echo(report.summary())
     else:
         # Captions of an earlier run have no details.
         if writer and not printed and request.min_confidence is None:
@@ -204,37 +195,16 @@ def caption(photos, out, write_metadata, overwrite_metadata, **options):
 
 def _caption_on_cluster(request, photos, out, options) -> None:
     """Caption photos into a folder of shards; exit with 1 if a photo has no caption."""
-    from show_attend_tell.cluster.captions import caption_on_cluster
+    from show_attend_tell.cluster.captions import caption_on_cluster, rate_line
 
-    report = caption_on_cluster(
-        options["cluster"],
-        request,
-        photos,
-        out,
-        workers=options["workers"],
-        form=options["shard_format"],
-    )
-    failed = print_failures(report.failures)
-    click.echo("\n".join(report.lines(options["price_per_hour"])))
-    if failed:
-        sys.exit(1)
-
-
-def _caption_into(out, pipeline, photos, request, exiftool_columns, writer) -> bool:
-    """Write captions into a file; return whether a photo failed."""
-    from show_attend_tell.inference.batch import caption_into_file
-
-    report = caption_into_file(
-        pipeline,
-        photos,
-        out,
-        request,
-        exiftool_columns=exiftool_columns,
-        metadata=writer,
-    )
+    where, how = options["cluster"], (options["workers"], options["shard_format"])
+    report, rate = caption_on_cluster(where, request, photos, out, *how)
     failed = print_failures(report.failures)
     click.echo(report.summary())
-    return failed
+    if rate:
+        click.echo(rate_line(rate, options["price_per_hour"]))
+    if failed:
+        sys.exit(1)
 
 
 def _results(pipeline, photos, request, writer) -> Iterator:

@@ -20,7 +20,6 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from show_attend_tell.cluster.pool import WorkItem, connected
@@ -96,31 +95,16 @@ def shard_writer(
     return write
 
 
-@dataclass(frozen=True)
-class ClusterReport(BatchReport):
-    """The counts of a run of :func:`caption_on_cluster`.
+def rate_line(rate: float, price_per_hour: float | None = None) -> str:
+    """Return the photos per second and the cost in one line.
 
-    Attributes:
-        out: the folder.
-        seconds: duration of the run without the start of the driver.
+    ``price_per_hour`` is the price of the whole cluster, in any currency.
     """
-
-    seconds: float = 0.0
-
-    def lines(self, price_per_hour: float | None = None) -> list[str]:
-        """Return the counts, the rate and the cost as lines to print.
-
-        ``price_per_hour`` is the price of the whole cluster, in any currency.
-        """
-        lines = [self.summary()]
-        if self.written:
-            rate = self.written / self.seconds
-            speed = f"{rate:.2f} photos/s, the start of the workers included"
-            if price_per_hour is not None:
-                cost = price_per_hour / 3600 / rate * 1e6
-                speed += f"; {cost:,.2f} per million photos"
-            lines.append(speed)
-        return lines
+    line = f"{rate:.2f} photos/s, the start of the workers included"
+    if price_per_hour is not None:
+        cost = price_per_hour / 3600 / rate * 1e6
+        line += f"; {cost:,.2f} per million photos"
+    return line
 
 
 def find_all_photos(paths: Iterable[str | os.PathLike]) -> list[Path | Failure]:
@@ -147,7 +131,7 @@ def caption_on_cluster(
     out: str | Path,
     workers: int | None = None,
     form: str = "jsonl",
-) -> ClusterReport:
+) -> tuple[BatchReport, float]:
     """Write the captions of photos as shards in a folder; resume an interrupted run.
 
     Args:
@@ -157,6 +141,9 @@ def caption_on_cluster(
         out: the folder, which all nodes see.
         workers: number of workers; by default one per processor.
         form: ``jsonl`` or ``parquet``.
+
+    Returns:
+        The counts, and the photos captioned per second without the driver's start.
 
     Raises:
         CaptionError: a setting is out of range, or the model cannot be loaded.
@@ -196,10 +183,10 @@ def caption_on_cluster(
                 "shards": [{"name": k, "rows": n} for k, n in sorted(counts.items())],
             }
             atomic_write(out / INDEX, json.dumps(index, indent=1))
-        seconds = time.perf_counter() - start
+        rate = written / (time.perf_counter() - start)
     failed = tuple(itertools.chain(*(failures[name] for name in sorted(failures))))
     kept = len(photos) - written - len(failed)
-    return ClusterReport(out, written, kept, failed, seconds=seconds)
+    return BatchReport(out, written, kept, failed), rate
 
 
 def _items(

@@ -213,7 +213,7 @@ class CaptioningPipeline:
         for batch in read_ahead(read, range(0, len(photos), size)):
             for result in self._caption_batch(batch, request, decoding, count):
                 if result is not None:
-                    yield unless_doubtful(result, request.min_confidence)
+                    yield result
 
     def caption_image(
         self,
@@ -310,7 +310,8 @@ class CaptioningPipeline:
                 own = distinct_samples(own)
             else:
                 own = own._make(field[0] for field in own)
-            results[k] = self._result(photos[k], features[k], own, box)
+            caption = self._result(photos[k], features[k], own, box)
+            results[k] = unless_doubtful(caption, request.min_confidence)
         return results
 
     def _result(self, photo: OpenedPhoto, features, hypotheses, region=None) -> Caption:
