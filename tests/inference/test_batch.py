@@ -4,18 +4,14 @@ import csv
 import html
 import itertools
 import json
-from types import SimpleNamespace
 
 import pytest
 from tiny_pipeline import photo_image
 
-from show_attend_tell.inference import engine
 from show_attend_tell.inference.batch import caption_into_file, made_by, write_gallery
-from show_attend_tell.inference.engine import Engine
 from show_attend_tell.inference.pipeline import CaptioningPipeline
 from show_attend_tell.inference.request import CaptionRequest
 from show_attend_tell.inference.result import Failure, as_sentence
-from show_attend_tell.reference.encoder import Encoder
 from show_attend_tell.runtime.errors import CaptionError, OutputFileError
 
 NAMES = ["a b.png", "z.png", "nested/été.jpg", "nested/花.webp"]
@@ -87,16 +83,6 @@ def test_an_interruption_keeps_every_caption_so_far(
         caption_into_file(pipeline, [folder], out)
     assert len(rows(out)) == 2  # the third result is the damaged photo
     assert {path.name for path in tmp_path.iterdir()} == {"captions.jsonl", "photos"}
-
-
-def test_numpy_captions_two_photos_for_each_core_at_a_time(monkeypatch):
-    settings = SimpleNamespace(image_size=224, resize="crop")
-    encoder = object.__new__(Encoder)
-    encoder.settings = settings
-    generator = SimpleNamespace(vocabulary=None, grid=(14, 14), mirror=False)
-    for cores, photos in ((1, 2), (2, 4), (6, 12)):
-        monkeypatch.setattr(engine, "CORES", cores)
-        assert Engine(generator, encoder).batch == photos
 
 
 def test_a_csv_of_version_0_1_is_neither_lost_nor_repeated(pipeline, folder, tmp_path):
