@@ -212,6 +212,8 @@ class CaptioningPipeline:
 
         for batch in read_ahead(read, range(0, len(photos), size)):
             for result in self._caption_batch(batch, request, decoding, count):
+                if isinstance(result, Caption):
+                    result = unless_doubtful(result, request.min_confidence)
                 if result is not None:
                     yield result
 
@@ -310,8 +312,7 @@ class CaptioningPipeline:
                 own = distinct_samples(own)
             else:
                 own = own._make(field[0] for field in own)
-            caption = self._result(photos[k], features[k], own, box)
-            results[k] = unless_doubtful(caption, request.min_confidence)
+            results[k] = self._result(photos[k], features[k], own, box)
         return results
 
     def _result(self, photo: OpenedPhoto, features, hypotheses, region=None) -> Caption:
