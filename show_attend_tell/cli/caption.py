@@ -13,61 +13,17 @@ from show_attend_tell.cli.options import (
     PATH,
     attention_option,
     cluster_options,
-    encoder_weights_option,
-    mirror_option,
-    models_option,
     page_option,
     print_failures,
+    request_options,
     require_cluster,
-    reranker_option,
 )
-from show_attend_tell.config import MOST_BEAM
-from show_attend_tell.inference.request import CaptionRequest
 from show_attend_tell.runtime.errors import plural
 
 
 @click.command()
 @click.argument("photos", nargs=-1, required=True, type=PATH, metavar="PHOTO...")
-@models_option
-@mirror_option
-@reranker_option
-@encoder_weights_option
-@click.option(
-    "--engine",
-    type=click.Choice(["auto", "reference", "keras"]),
-    default="auto",
-    help="Caption with NumPy, which starts immediately, or with Keras, which is "
-    "faster for many photos; by default by their number.",
-)
-@click.option(
-    "--beam",
-    type=click.IntRange(1, MOST_BEAM),
-    help="Beam width; overrides the model's.",
-)
-@click.option(
-    "--locations",
-    type=click.Choice(["expected", "likeliest", "sampled"]),
-    help="Context of each word; overrides the model's: all locations weighted by "
-    "attention (soft), the one of highest attention, or one sampled (hard).",
-)
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    help="Seed of sampled locations; overrides the model's.",
-)
-@click.option(
-    "--region",
-    metavar="X0,Y0,X1,Y1",
-    help="Write the caption from this part of the photo, in pixels of the photo as "
-    "displayed; with one photo only.",
-)
-@click.option(
-    "--min-confidence",
-    type=click.FloatRange(0, 1),
-    metavar="P",
-    help="Leave out captions whose confidence is below P, 0 to 1; 0 lets captions "
-    "of any confidence into metadata.",
-)
+@request_options
 @click.option(
     "--out",
     type=PATH,
@@ -125,10 +81,8 @@ from show_attend_tell.runtime.errors import plural
     help="Background of the figures.",
 )
 @page_option
-def caption(photos, out, write_metadata, overwrite_metadata, **options):
+def caption(photos, request, out, write_metadata, overwrite_metadata, **options):
     """Generate captions of photos, or of all photos in folders."""
-    fields = {field.name for field in dataclasses.fields(CaptionRequest)}
-    request = CaptionRequest(**{n: options.pop(n) for n in fields & options.keys()})
     if overwrite_metadata and not write_metadata:
         raise click.UsageError("--overwrite-metadata needs --write-metadata.")
     require_cluster(options["cluster"], options["workers"])

@@ -1,12 +1,17 @@
 """Define the options and the help that several verbs share."""
 
+import dataclasses
+import functools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import UnionType
+from typing import Literal, Union, get_args, get_origin, get_type_hints
 
 import click
 
 from show_attend_tell.cli.tasks import require_accepted
+from show_attend_tell.inference.request import CaptionRequest, Option
 from show_attend_tell.runtime.errors import plural
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
@@ -93,33 +98,6 @@ page_option = click.option(
     metavar="FILE",
     help="Write one HTML page that shows the attention of each word or character.",
 )
-models_option = click.option(
-    *("--model", "models"),
-    type=PATH,
-    multiple=True,
-    metavar="FILE",
-    help="A .keras file, `shipped` or `shipped-lstm`, in place of the default model; "
-    "repeatable, to average the word probabilities of several models.",
-)
-mirror_option = click.option(
-    "--mirror",
-    is_flag=True,
-    help="Average the word probabilities over the photo and its mirror image.",
-)
-reranker_option = click.option(
-    "--reranker",
-    type=PATH,
-    metavar="FILE",
-    help="A file of fit-reranker: rank the hypotheses of the beam by their predicted "
-    "CIDEr too. By default MODEL.reranker.npz, if it is beside a single model; `none` "
-    "ranks without.",
-)
-encoder_weights_option = click.option(
-    "--encoder-weights",
-    type=PATH,
-    metavar="FILE",
-    help="Weights file of the encoder, in place of the weights in its settings.",
-)
 cluster_options = add_options(
     click.option(
         "--cluster",
@@ -151,6 +129,50 @@ def print_failures(failures: Iterable) -> bool:
         click.echo(click.format_filename(failure.reason), err=True)
         failed |= not isinstance(failure, LowConfidence)
     return failed
+
+
+def _request_option(request: type, field: dataclasses.Field) -> Callable:
+    """Return the decorator that adds one field of a request to a verb."""
+    option: Option = field.metadata["option"]
+    flag = option.flag or "--" + field.name.replace("_", "-")
+    details = {"help": option.help, "metavar": option.metavar}
+    kind = get_type_hints(request)[field.name]
+    if kind is bool:
+        return click.option(flag, field.name, is_flag=True, help=option.help)
+    if get_origin(kind) in (Union, UnionType):  # ``int | None``
+        kind = get_args(kind)[0]
+    if get_origin(kind) is Literal:
+        details["type"] = click.Choice(get_args(kind))
+        details |= {"default": field.default, "show_default": True}
+    elif kind in (int, float):
+        ranges = {int: click.IntRange, float: click.FloatRange}
+        details["type"] = ranges[kind](option.least, option.most)
+    elif kind is not str:
+        details["type"] = PATH
+        details["multiple"] = get_origin(kind) is tuple
+    return click.option(flag, field.name, **details)
+
+
+_REQUEST_OPTIONS = {
+    field.name: _request_option(CaptionRequest, field)
+    for field in dataclasses.fields(CaptionRequest)
+    if "option" in field.metadata
+}
+encoder_weights_option = _REQUEST_OPTIONS["encoder_weights"]
+models_option = _REQUEST_OPTIONS["models"]
+mirror_option = _REQUEST_OPTIONS["mirror"]
+reranker_option = _REQUEST_OPTIONS["reranker"]
+
+
+def request_options(command: Callable) -> Callable:
+    """Add the options of a CaptionRequest to a verb, and pass it the ``request``."""
+
+    @functools.wraps(command)
+    def verb(**values):
+        fields = {name: values.pop(name) for name in _REQUEST_OPTIONS}
+        return command(request=CaptionRequest(**fields), **values)
+
+    return add_options(*_REQUEST_OPTIONS.values())(verb)
 
 
 def load_settings(

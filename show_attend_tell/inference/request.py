@@ -1,36 +1,57 @@
 """Define a request for captions, which the command line and the server build once.
 
-To add an option, add a field here, and read it where it acts; then add it to the verb
-``caption`` or to the web form. A field with the name of a field of ``DecodingSettings``
+To add an option, add a field here and read it where it acts: the command line derives
+its options from the fields. A field with the name of a field of ``DecodingSettings``
 overrides the setting saved with the model.
 """
 
+import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+from show_attend_tell.config import MOST_BEAM
 from show_attend_tell.runtime.errors import CaptionError
+
+
+@dataclass(frozen=True)
+class Option:
+    """Describe a field of a request to the command line.
+
+    Attributes:
+        help: help text.
+        flag: name on the command line; by default the field's name.
+        metavar: name of the value in the help text.
+        least: smallest value on the command line.
+        most: largest value on the command line.
+    """
+
+    help: str
+    flag: str | None = None
+    metavar: str | None = None
+    least: float | None = None
+    most: float | None = None
+
+
+def _option(help: str, default: Any = None, **details: Any) -> Any:
+    """Return a field of a request with its :class:`Option`."""
+    option = Option(help, **details)
+    return dataclasses.field(default=default, metadata={"option": option})
 
 
 @dataclass(frozen=True)
 class CaptionRequest:
     """Everything that a user chooses about captions, apart from the photos.
 
+    The help texts describe the other fields.
+
     Attributes:
-        models: files or names of models, whose word probabilities are averaged; by
-            default the packaged model.
-        mirror: whether to average over the photo and its mirror image too.
-        reranker: see :func:`inference.pipeline.load`.
-        encoder_weights: see the same function.
-        engine: see :func:`inference.engine.load_engine`.
-        method: beam search, or sampled words.
         beam: beam width, 1 is greedy; without a `method` it selects beam search.
-        temperature: divisor of log-probabilities of sampled words.
-        locations: context of each word: the expected one, or one location.
         seed: seed of sampled words or locations. The noise of a photo depends on the
             seed and the photo alone.
         region: (x0, y0, x1, y1) or the text ``x0,y0,x1,y1``, see :mod:`data.region`.
-        min_confidence: captions of a lower confidence, 0 to 1, are left out.
+        method: beam search, or sampled words.
+        temperature: divisor of log-probabilities of sampled words.
         samples: captions sampled for one photo, with ``method="sample"``. The first
             becomes the caption, and the others that differ become its alternatives.
 
@@ -38,18 +59,56 @@ class CaptionRequest:
         CaptionError: `min_confidence` is out of range, or `region` is malformed.
     """
 
-    models: tuple[Path, ...] = ()
-    mirror: bool = False
-    reranker: Path | None = None
-    encoder_weights: Path | None = None
-    engine: Literal["auto", "reference", "keras"] = "auto"
+    models: tuple[Path, ...] = _option(
+        "A .keras file, `shipped` or `shipped-lstm`, in place of the default model; "
+        "repeatable, to average the word probabilities of several models.",
+        default=(),
+        flag="--model",
+        metavar="FILE",
+    )
+    mirror: bool = _option(
+        "Average the word probabilities over the photo and its mirror image.",
+        default=False,
+    )
+    reranker: Path | None = _option(
+        "A file of fit-reranker: rank the hypotheses of the beam by their predicted "
+        "CIDEr too. By default MODEL.reranker.npz, if it is beside a single model; "
+        "`none` ranks without.",
+        metavar="FILE",
+    )
+    encoder_weights: Path | None = _option(
+        "Weights file of the encoder, in place of the weights in its settings.",
+        metavar="FILE",
+    )
+    engine: Literal["auto", "reference", "keras"] = _option(
+        "Caption with NumPy, which starts immediately, or with Keras, which is faster "
+        "for many photos; by default by their number.",
+        default="auto",
+    )
     method: Literal["beam", "sample"] | None = None
-    beam: int | None = None
+    beam: int | None = _option(
+        "Beam width; overrides the model's.", least=1, most=MOST_BEAM
+    )
     temperature: float | None = None
-    locations: Literal["expected", "likeliest", "sampled"] | None = None
-    seed: int | None = None
-    region: str | tuple[float, ...] | None = None
-    min_confidence: float | None = None
+    locations: Literal["expected", "likeliest", "sampled"] | None = _option(
+        "Context of each word; overrides the model's: all locations weighted by "
+        "attention (soft), the one of highest attention, or one sampled (hard).",
+    )
+    seed: int | None = _option(
+        "Seed of sampled locations; overrides the model's.", least=0
+    )
+    region: str | tuple[float, ...] | None = _option(
+        "Write the caption from this part of the photo, in pixels of the photo as "
+        "displayed; with one photo only.",
+        metavar="X0,Y0,X1,Y1",
+    )
+    min_confidence: float | None = _option(
+        "Leave out captions whose confidence is below P, 0 to 1; 0 lets captions of "
+        "any confidence into metadata.",
+        metavar="P",
+        least=0,
+        most=1,
+    )
     samples: int = 1
 
     @property

@@ -1,9 +1,26 @@
-"""A request refuses values out of range."""
+"""A request: the fields that the command line derives from."""
+
+import dataclasses
 
 import pytest
 
+from show_attend_tell.cli.caption import caption
 from show_attend_tell.inference.request import CaptionRequest
 from show_attend_tell.runtime.errors import CaptionError
+
+
+def test_every_field_with_a_help_text_is_an_option_of_the_command_line():
+    helps = {
+        parameter.name: getattr(parameter, "help", 0) for parameter in caption.params
+    }
+    expected = {
+        field.name: field.metadata["option"].help
+        for field in dataclasses.fields(CaptionRequest)
+        if "option" in field.metadata
+    }
+    assert expected
+    assert {name: helps[name] for name in expected} == expected
+    assert not {"method", "temperature", "samples"} & helps.keys()
 
 
 @pytest.mark.parametrize(
