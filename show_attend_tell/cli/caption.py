@@ -11,7 +11,6 @@ import click
 
 from show_attend_tell.cli.options import (
     PATH,
-    add_options,
     attention_option,
     cluster_options,
     page_option,
@@ -21,77 +20,67 @@ from show_attend_tell.cli.options import (
 )
 from show_attend_tell.runtime.errors import plural
 
-_output_options = add_options(
-    click.option(
-        "--out",
-        type=PATH,
-        metavar="FILE",
-        help="Write captions to FILE: a .jsonl, or a .csv or .html generated at the "
-        "end from a .jsonl beside it; with --cluster a folder. An interrupted run is "
-        "resumed.",
-    ),
-    click.option(
-        "--json", "as_json", is_flag=True, help="Print JSON Lines with all details."
-    ),
-    click.option(
-        "--exiftool-columns",
-        is_flag=True,
-        help="Give a .csv of --out the columns that `exiftool -csv=FILE` reads.",
-    ),
-    click.option(
-        "--write-metadata",
-        is_flag=True,
-        help="Write each caption into the metadata of its photo, as description "
-        "and alternative text, unless its confidence is below 0.2. A description by "
-        "a person is kept.",
-    ),
-    click.option(
-        "--overwrite-metadata",
-        is_flag=True,
-        help="Let --write-metadata replace a person's descriptions.",
-    ),
-)
-_shard_options = add_options(
-    click.option(
-        "--shard-format",
-        type=click.Choice(["jsonl", "parquet"]),
-        default="jsonl",
-        help="With --cluster: file format of the captions.",
-    ),
-    click.option(
-        "--price-per-hour",
-        type=click.FloatRange(min=0),
-        metavar="PRICE",
-        help="With --cluster: price of the whole cluster, to print the cost of a "
-        "million photos.",
-    ),
-)
-_figure_options = add_options(
-    attention_option,
-    click.option(
-        *("--format", "formats"),
-        type=click.Choice(["png", "pdf", "svg"]),
-        multiple=True,
-        default=("png", "pdf"),
-        help="File format of the figures; repeatable.",
-    ),
-    click.option(
-        "--theme",
-        type=click.Choice(["light", "dark"]),
-        default="light",
-        help="Background of the figures.",
-    ),
-    page_option,
-)
-
 
 @click.command()
 @click.argument("photos", nargs=-1, required=True, type=PATH, metavar="PHOTO...")
 @request_options
-@_output_options
+@click.option(
+    "--out",
+    type=PATH,
+    metavar="FILE",
+    help="Write captions to FILE: a .jsonl, or a .csv or .html generated at the "
+    "end from a .jsonl beside it; with --cluster a folder. An interrupted run is "
+    "resumed.",
+)
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON Lines with all details."
+)
+@click.option(
+    "--exiftool-columns",
+    is_flag=True,
+    help="Give a .csv of --out the columns that `exiftool -csv=FILE` reads.",
+)
+@click.option(
+    "--write-metadata",
+    is_flag=True,
+    help="Write each caption into the metadata of its photo, as description "
+    "and alternative text, unless its confidence is below 0.2. A description by "
+    "a person is kept.",
+)
+@click.option(
+    "--overwrite-metadata",
+    is_flag=True,
+    help="Let --write-metadata replace a person's descriptions.",
+)
 @cluster_options
-@_shard_options
-@_figure_options
+@click.option(
+    "--shard-format",
+    type=click.Choice(["jsonl", "parquet"]),
+    default="jsonl",
+    help="With --cluster: file format of the captions.",
+)
+@click.option(
+    "--price-per-hour",
+    type=click.FloatRange(min=0),
+    metavar="PRICE",
+    help="With --cluster: price of the whole cluster, to print the cost of a "
+    "million photos.",
+)
+@attention_option
+@click.option(
+    *("--format", "formats"),
+    type=click.Choice(["png", "pdf", "svg"]),
+    multiple=True,
+    default=("png", "pdf"),
+    help="File format of the figures; repeatable.",
+)
+@click.option(
+    "--theme",
+    type=click.Choice(["light", "dark"]),
+    default="light",
+    help="Background of the figures.",
+)
+@page_option
 def caption(photos, request, out, write_metadata, overwrite_metadata, **options):
     """Generate captions of photos, or of all photos in folders."""
     if overwrite_metadata and not write_metadata:
@@ -139,7 +128,12 @@ def caption(photos, request, out, write_metadata, overwrite_metadata, **options)
         least = request.least_in_metadata
         writer = MetadataWriter(made_by(pipeline, kept), overwrite_metadata, least)
     if out is not None:
-        failed = _caption_into(out, pipeline, photos, request, exiftool_columns, writer)
+        from show_attend_tell.inference.batch import caption_into_file
+
+        how = request, exiftool_columns, writer
+        report = caption_into_file(pipeline, photos, out, *how)
+        failed = print_failures(report.failures)
+        click.echo(report.summary())
     else:
         # Captions of an earlier run have no details.
         if writer and not printed and request.min_confidence is None:
@@ -155,38 +149,16 @@ def caption(photos, request, out, write_metadata, overwrite_metadata, **options)
 
 def _caption_on_cluster(request, photos, out, options) -> None:
     """Caption photos into a folder of shards; exit with 1 if a photo has no caption."""
-    from show_attend_tell.cluster.captions import caption_on_cluster
+    from show_attend_tell.cluster.captions import caption_on_cluster, rate_line
 
-    report = caption_on_cluster(
-        options["cluster"],
-        request,
-        photos,
-        out,
-        workers=options["workers"],
-        form=options["shard_format"],
-        price_per_hour=options["price_per_hour"],
-    )
-    failed = print_failures(report.failures)
-    click.echo("\n".join(report.lines()))
-    if failed:
-        sys.exit(1)
-
-
-def _caption_into(out, pipeline, photos, request, exiftool_columns, writer) -> bool:
-    """Write captions into a file; return whether a photo failed."""
-    from show_attend_tell.inference.batch import caption_into_file
-
-    report = caption_into_file(
-        pipeline,
-        photos,
-        out,
-        request,
-        exiftool_columns=exiftool_columns,
-        metadata=writer,
-    )
+    where, how = options["cluster"], (options["workers"], options["shard_format"])
+    report, rate = caption_on_cluster(where, request, photos, out, *how)
     failed = print_failures(report.failures)
     click.echo(report.summary())
-    return failed
+    if rate:
+        click.echo(rate_line(rate, options["price_per_hour"]))
+    if failed:
+        sys.exit(1)
 
 
 def _results(pipeline, photos, request, writer) -> Iterator:

@@ -66,8 +66,8 @@ def _load(named, encoder_weights, queue, hosts):
     examples = example_pictures(first.engine.encoder.settings.network == "SceneNet")
     digits = reader = None
     if find_spec("tensorflow") is not None:
-        digits = functools.cache(lambda: _sibling_models().DigitModels.shipped())
-        reader = functools.cache(lambda: _sibling_models().WordReader.shipped())
+        digits = functools.cache(lambda: _sibling_models().DigitModels())
+        reader = functools.cache(lambda: _sibling_models().WordReader())
     return create_app(
         pipelines, examples, queue, hosts=hosts, digits=digits, reader=reader
     )

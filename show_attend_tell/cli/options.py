@@ -141,17 +141,13 @@ def _request_option(request: type, field: dataclasses.Field) -> Callable:
         return click.option(flag, field.name, is_flag=True, help=option.help)
     if get_origin(kind) in (Union, UnionType):  # ``int | None``
         kind = get_args(kind)[0]
-    if option.parse is not None:
-        details["callback"] = lambda context, parameter, text: (
-            None if text is None else option.parse(text)
-        )
-    elif get_origin(kind) is Literal:
+    if get_origin(kind) is Literal:
         details["type"] = click.Choice(get_args(kind))
         details |= {"default": field.default, "show_default": True}
     elif kind in (int, float):
         ranges = {int: click.IntRange, float: click.FloatRange}
         details["type"] = ranges[kind](option.least, option.most)
-    else:
+    elif kind is not str:
         details["type"] = PATH
         details["multiple"] = get_origin(kind) is tuple
     return click.option(flag, field.name, **details)
@@ -160,7 +156,7 @@ def _request_option(request: type, field: dataclasses.Field) -> Callable:
 _REQUEST_OPTIONS = {
     field.name: _request_option(CaptionRequest, field)
     for field in dataclasses.fields(CaptionRequest)
-    if "option" in field.metadata and field.metadata["option"].help is not None
+    if "option" in field.metadata
 }
 encoder_weights_option = _REQUEST_OPTIONS["encoder_weights"]
 models_option = _REQUEST_OPTIONS["models"]

@@ -20,7 +20,6 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from show_attend_tell.cluster.pool import WorkItem, connected
@@ -46,19 +45,9 @@ SHARD_PHOTOS = 256  # a multiple of the pipeline's batch
 HEADER, INDEX = "header.json", "index.json"
 
 
-@dataclass(frozen=True)
-class Chunk:
-    """Consecutive photos of a run, and the shard of their captions.
-
-    Attributes:
-        file: the shard to write.
-        photos: the photos, in the order of the run.
-        present: photos whose caption an earlier run has written.
-    """
-
-    file: Path
-    photos: tuple[Path | Failure, ...]
-    present: frozenset[Path]
+# Consecutive photos of a run: the shard to write, the photos, and those of them whose
+# caption an earlier run has written.
+Chunk = tuple[Path, tuple[Path | Failure, ...], frozenset[Path]]
 
 
 def shard_writer(
@@ -92,45 +81,30 @@ def shard_writer(
     def write(chunk: Chunk) -> tuple[int, list[Failure]]:
         """Write a shard; return the number of captions, and the failures."""
         rows, failures = [], []
-        is_present = chunk.present.__contains__
-        for result in pipeline.caption_inputs(
-            chunk.photos, request, is_present, photos
-        ):
+        file, inputs, present = chunk
+        is_present = present.__contains__
+        for result in pipeline.caption_inputs(inputs, request, is_present, photos):
             if isinstance(result, Caption):
                 rows.append(caption_row(result, author))
             else:
                 failures.append(result)
         if rows:
-            write_shard(chunk.file, rows)
+            write_shard(file, rows)
         return len(rows), failures
 
     return write
 
 
-@dataclass(frozen=True)
-class ClusterReport(BatchReport):
-    """The counts of a run of :func:`caption_on_cluster`.
+def rate_line(rate: float, price_per_hour: float | None = None) -> str:
+    """Return the photos per second and the cost in one line.
 
-    Attributes:
-        out: the folder.
-        seconds: duration of the run without the start of the driver.
-        price_per_hour: price of the whole cluster, in any currency; None: unknown.
+    ``price_per_hour`` is the price of the whole cluster, in any currency.
     """
-
-    seconds: float = 0.0
-    price_per_hour: float | None = None
-
-    def lines(self) -> list[str]:
-        """Return the counts, the rate and the cost as lines to print."""
-        lines = [self.summary()]
-        if self.written:
-            rate = self.written / self.seconds
-            speed = f"{rate:.2f} photos/s, the start of the workers included"
-            if self.price_per_hour is not None:
-                cost = self.price_per_hour / 3600 / rate * 1e6
-                speed += f"; {cost:,.2f} per million photos"
-            lines.append(speed)
-        return lines
+    line = f"{rate:.2f} photos/s, the start of the workers included"
+    if price_per_hour is not None:
+        cost = price_per_hour / 3600 / rate * 1e6
+        line += f"; {cost:,.2f} per million photos"
+    return line
 
 
 def find_all_photos(paths: Iterable[str | os.PathLike]) -> list[Path | Failure]:
@@ -157,8 +131,7 @@ def caption_on_cluster(
     out: str | Path,
     workers: int | None = None,
     form: str = "jsonl",
-    price_per_hour: float | None = None,
-) -> ClusterReport:
+) -> tuple[BatchReport, float]:
     """Write the captions of photos as shards in a folder; resume an interrupted run.
 
     Args:
@@ -168,7 +141,9 @@ def caption_on_cluster(
         out: the folder, which all nodes see.
         workers: number of workers; by default one per processor.
         form: ``jsonl`` or ``parquet``.
-        price_per_hour: price of the whole cluster.
+
+    Returns:
+        The counts, and the photos captioned per second without the driver's start.
 
     Raises:
         CaptionError: a setting is out of range, or the model cannot be loaded.
@@ -182,57 +157,53 @@ def caption_on_cluster(
         photos, author = find_all_photos(paths), made_by(pipeline, request)
         count = sum(not isinstance(photo, Failure) for photo in photos)
         arguments = request, author, pipeline.engine.encoder.identity(), count
-        start = time.perf_counter()
-        with caption_folder(out, author, form) as folder:
-            items = _items(photos, folder)
-            done = cluster.run(shard_writer, arguments, items, workers)
-            written, failures = _collect(done, photos, folder)
-            folder.finish()
-        return ClusterReport(
-            Path(out),
-            written,
-            len(photos) - written - len(failures),
-            tuple(failures),
-            seconds=time.perf_counter() - start,
-            price_per_hour=price_per_hour,
-        )
-
-
-def _collect(
-    done: Iterable[tuple[WorkItem, tuple[int, list[Failure]]]],
-    photos: Sequence[Path | Failure],
-    folder: "CaptionFolder",
-) -> tuple[int, list[Failure]]:
-    """Return the number of captions written, and the failures in the photos' order."""
-    written, failures = 0, {}
-    present = sum(photo in folder for photo in photos)
-    with progress_bar(len(photos), "photo", "caption", done=present) as bar:
-        for item, (rows, failed) in done:
-            if rows:
-                folder.rows[item.payload.file.name] = rows
-            written += rows
-            failures[item.name] = failed
-            bar.update(rows + len(failed))
-    ordered = (failures[name] for name in sorted(failures))
-    return written, list(itertools.chain.from_iterable(ordered))
+        start, out, failures, written = time.perf_counter(), Path(out), {}, 0
+        with caption_folder(out, {"made_by": author, "format": form}) as shards:
+            stored = set().union(*shards.values())
+            text = _stored_path if form == "parquet" else str
+            paths = [photo for photo in photos if not isinstance(photo, Failure)]
+            present = frozenset(path for path in paths if text(path) in stored)
+            counts = {name: len(shard) for name, shard in shards.items()}
+            done = cluster.run(
+                shard_writer, arguments, _items(photos, present, out, form), workers
+            )
+            with progress_bar(
+                len(photos), "photo", "caption", done=len(present)
+            ) as bar:
+                for item, (rows, failed) in done:
+                    file, *_ = item.payload
+                    if rows:
+                        counts[file.name] = rows
+                    written += rows
+                    failures[file.name] = failed
+                    bar.update(rows + len(failed))
+            index = {
+                "made_by": author,
+                "captions": sum(counts.values()),
+                "shards": [{"name": k, "rows": n} for k, n in sorted(counts.items())],
+            }
+            atomic_write(out / INDEX, json.dumps(index, indent=1))
+        rate = written / (time.perf_counter() - start)
+    failed = tuple(itertools.chain(*(failures[name] for name in sorted(failures))))
+    kept = len(photos) - written - len(failed)
+    return BatchReport(out, written, kept, failed), rate
 
 
 def _items(
-    photos: Sequence[Path | Failure], folder: "CaptionFolder"
+    photos: Sequence[Path | Failure], present: frozenset[Path], out: Path, form: str
 ) -> Iterator[WorkItem]:
     """Yield the chunks with a photo that has no caption yet."""
     for number, first in enumerate(range(0, len(photos), SHARD_PHOTOS)):
         chunk = tuple(photos[first : first + SHARD_PHOTOS])
-        present = frozenset(photo for photo in chunk if photo in folder)
         absent = [photo for photo in chunk if photo not in present]
         if not absent:
             continue
         paths = [str(photo) for photo in absent if not isinstance(photo, Failure)]
-        file = folder.path / shard_name(number, paths, folder.form)
+        file = out / shard_name(number, paths, form)
         # The header and photos show whether a worker sees the same folders.
-        files = folder.header_file, *paths
-        name = f"photos of {file.name}"
-        yield WorkItem(name, Chunk(file, chunk, present), files)
+        files = out / HEADER, *paths
+        payload = file, chunk, present.intersection(chunk)
+        yield WorkItem(f"photos of {file.name}", payload, files)
 
 
 def shard_name(chunk: int, paths: Sequence[str], form: str) -> str:
@@ -280,7 +251,7 @@ def _write_parquet(path: Path, rows: list[dict]) -> None:
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(stored, schema), path)
 
 
-def _stored_path(path: str) -> str:
+def _stored_path(path: str | Path) -> str:
     """Return a path for Parquet, which refuses bytes that are not UTF-8."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
@@ -302,91 +273,47 @@ def read_shard(path: Path) -> list[dict]:
 
 
 @contextlib.contextmanager
-def caption_folder(
-    path: str | Path, made_by: str, form: str
-) -> Iterator["CaptionFolder"]:
-    """Open and lock a folder of captions, which is made if absent.
+def caption_folder(path: Path, header: dict) -> Iterator[dict[str, set[str]]]:
+    """Lock a folder of captions, which is made if absent.
 
     Args:
         path: the folder.
-        made_by: the model and the settings of all captions.
-        form: ``jsonl`` or ``parquet``.
+        header: ``made_by``, the model and the settings of all captions, and ``format``,
+            ``jsonl`` or ``parquet``.
+
+    Yields:
+        Name of each shard -> its photos, as their paths are stored.
 
     Raises:
         OutputFileError: another process writes the folder, or it holds something else,
             or captions made with another model, other settings or in another format.
         OSError: the folder cannot be read or written.
     """
-    path = Path(path)
-    _require_usable(path)
-    taken = OutputFileError(
-        f"{path}: another process is writing it; wait, or name another folder"
-    )
-    with locked(path / ".lock", taken):
-        yield CaptionFolder(path, made_by, form)
-
-
-def _require_usable(path: Path) -> None:
-    """Raise an error, and write nothing, if the path has other content."""
-    if not path.exists() or (path / HEADER).exists():
-        return
-    if not path.is_dir():
+    header_file = path / HEADER
+    if path.exists() and not path.is_dir():
         raise OutputFileError(
             f"{path}: must be a folder with --cluster. Received: a file; name another "
             "folder"
         )
-    if any(not file.name.startswith(".") for file in path.iterdir()):
+    if not header_file.exists() and any(path.glob("[!.]*")):
         raise OutputFileError(
             f"{path}: must be empty, or begun by this command. Received: files without "
             "a header.json; name another folder"
         )
-
-
-class CaptionFolder:
-    """The captions of a run; see :func:`caption_folder`.
-
-    Attributes:
-        path: the folder.
-        header_file: the file that names the model and the settings.
-        form: ``jsonl`` or ``parquet``.
-        rows: name of each shard -> number of its captions; workers write more.
-    """
-
-    def __init__(self, path: Path, made_by: str, form: str):
-        self.path, self.header_file = path, path / HEADER
-        self._made_by, self.form = made_by, form
-        self._present: set[str] = set()  # paths as they are stored
-        self.rows: dict[str, int] = {}
-        header = {"made_by": made_by, "format": form}
-        if not self.header_file.exists():
-            atomic_write(self.header_file, json.dumps(header, indent=1))
-        with reading(self.header_file, OutputFileError, "name another folder"):
-            present = parse_json(read_text_bytes(self.header_file))
+    taken = OutputFileError(
+        f"{path}: another process is writing it; wait, or name another folder"
+    )
+    with locked(path / ".lock", taken):
+        if not header_file.exists():
+            atomic_write(header_file, json.dumps(header, indent=1))
+        with reading(header_file, OutputFileError, "name another folder"):
+            present = parse_json(read_text_bytes(header_file))
         if present != header:
             raise OutputFileError(
-                f"{self.path}: must have captions of {header}. Received: "
+                f"{path}: must have captions of {header}. Received: "
                 f"{one_line(present)}; name another folder, or remove this one"
             )
         for temporary in path.glob(f"{TEMPORARY}*"):  # of killed processes
             temporary.unlink(missing_ok=True)
-        for file in sorted(path.glob(f"captions-*.{form}")):
-            paths = {row["path"] for row in read_shard(file)}
-            self.rows[file.name] = len(paths)
-            self._present |= paths
-
-    def __contains__(self, photo: Path | Failure) -> bool:
-        """Return whether a photo has a caption from an earlier run."""
-        if isinstance(photo, Failure):
-            return False
-        path = str(photo)
-        return (_stored_path(path) if self.form == "parquet" else path) in self._present
-
-    def finish(self) -> None:
-        """Write the index of all shards."""
-        shards = [{"name": name, "rows": n} for name, n in sorted(self.rows.items())]
-        index = {
-            "made_by": self._made_by,
-            "captions": sum(self.rows.values()),
-            "shards": shards,
-        }
-        atomic_write(self.path / INDEX, json.dumps(index, indent=1))
+        files = sorted(path.glob(f"captions-*.{header['format']}"))
+        yield {file.name: {row["path"] for row in read_shard(file)} for file in files}

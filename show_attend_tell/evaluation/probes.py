@@ -1,7 +1,6 @@
 """Run a model again where objects have boxes: attention by layer, and regions."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -75,13 +74,9 @@ def _inputs(model: Captioner, captions: list[list[str]]) -> np.ndarray:
     return inputs[:, :longest]
 
 
-class _Request(NamedTuple):
-    """A region to caption."""
-
-    row: int  # of the photo in the feature file
-    name: str  # of the object in the region
-    plain: str | None  # name of the object named first without a region
-    shares: np.ndarray  # (L,)
+# A region to caption: row of the photo in the feature file, name of the object in the
+# region, name of the object named first without a region, and shares (L,).
+_Request = tuple[int, str, str | None, np.ndarray]
 
 
 def measure_regions(
@@ -108,18 +103,19 @@ def measure_regions(
     hits: list[bool] = []
     for start in range(0, len(requests), decoding.batch_size):
         block = requests[start : start + decoding.batch_size]
+        rows, wanted, _, regions = zip(*block, strict=True)
         hypotheses = model.generate(
-            reader.read([request.row for request in block]),
+            reader.read(rows),
             decoding,
             seeds=[(decoding.seed, start + k) for k in range(len(block))],
-            regions=np.stack([request.shares for request in block]),
+            regions=np.stack(regions),
         )
-        for request, words in zip(block, best_words(model, hypotheses), strict=True):
-            hits.append(first_name(words, names) == request.name)
+        for name, words in zip(wanted, best_words(model, hypotheses), strict=True):
+            hits.append(first_name(words, names) == name)
     others = [
         hit
-        for hit, request in zip(hits, requests, strict=True)
-        if request.plain is not None and request.plain != request.name
+        for hit, (_, name, plain, _) in zip(hits, requests, strict=True)
+        if plain not in (None, name)
     ]
     shares = [sum(each) / len(each) if each else None for each in (hits, others)]
     return dict(zip(("region_control", "region_other"), shares, strict=True))
@@ -143,7 +139,7 @@ def _requests(
             box = np.clip((np.array(item["box"]) - corner) / size, 0, 1).tolist()
             if box[0] < box[2] and box[1] < box[3]:
                 shares = cell_shares(tuple(box), grid)
-                yield _Request(int(row), item["name"], plain, shares)
+                yield int(row), item["name"], plain, shares
 
 
 def first_name(words: Sequence[str], names: Collection[str]) -> str | None:

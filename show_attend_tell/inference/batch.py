@@ -88,7 +88,6 @@ def caption_into_file(
     paths: Iterable[str | os.PathLike],
     out: str | Path,
     request: CaptionRequest | None = None,
-    shown: bool = True,
     exiftool_columns: bool = False,
     metadata: MetadataWriter | None = None,
 ) -> BatchReport:
@@ -102,7 +101,6 @@ def caption_into_file(
         out: ``.jsonl``; or ``.csv`` or ``.html``, written at the end from a ``.jsonl``
             of the same name beside it.
         request: the user's choices; by default the model's own.
-        shown: whether to show a progress bar.
         exiftool_columns: whether a ``.csv`` has the columns that exiftool reads.
         metadata: writes every caption into the metadata of its photo too.
 
@@ -135,9 +133,7 @@ def caption_into_file(
                 metadata.write(photo, row["caption"], row["confidence"])
 
         results = pipeline.caption_inputs(photos, request, journal.__contains__)
-        with progress_bar(
-            len(photos), "photo", "caption", done=len(present), shown=shown
-        ) as bar:
+        with progress_bar(len(photos), "photo", "caption", done=len(present)) as bar:
             for result in results:
                 bar.update()
                 if isinstance(result, Failure):

@@ -169,9 +169,8 @@ class MetadataWriter:
             return self._write(photo, as_sentence(text), confidence)
         except (MetadataError, OSError) as error:
             reason = getattr(error, "strerror", None) or str(error)
-            self.failures.append(
-                Failure(photo, f"{photo}: metadata not written: {reason}")
-            )
+            reason = f"{photo}: metadata not written: {reason}"
+            self.failures.append(Failure(photo, reason))
             return None
 
     def summary(self) -> str:

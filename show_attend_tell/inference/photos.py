@@ -130,24 +130,14 @@ def _regular(path: Path) -> Path | Failure:
     return path
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class NamedPhoto:
-    """A photo that is not a file, and the path that its caption gets.
-
-    Attributes:
-        path: name of the photo.
-        content: encoded bytes, a PIL image or an array.
-    """
+class NamedPhoto(NamedTuple):
+    """A photo that is not a file, and the path that its caption gets."""
 
     path: Path
-    content: bytes | bytearray | Image.Image | np.ndarray
+    content: bytes | bytearray | Image.Image | np.ndarray  # bytes of a file, or pixels
 
     def load(self) -> Image.Image:
-        """Return the photo in RGB, upright.
-
-        Raises:
-            PhotoError: the content cannot be decoded, or is no array of a photo.
-        """
+        """Return the photo in RGB, upright; raise a PhotoError if it is no photo."""
         try:
             if isinstance(self.content, bytes | bytearray):
                 return load_photo(io.BytesIO(self.content))

@@ -211,34 +211,32 @@ class CaptioningPipeline:
             ]
 
         for batch in read_ahead(read, range(0, len(photos), size)):
-            if request.region is None:
-                batch = self._caption_batch(batch, decoding, count)
-            elif isinstance(batch[0], OpenedPhoto):
-                batch = [self._caption_one(batch[0], request)]
-            for result in batch:
+            for result in self._caption_batch(batch, request, decoding, count):
+                if isinstance(result, Caption):
+                    result = unless_doubtful(result, request.min_confidence)
                 if result is not None:
-                    yield unless_doubtful(result, request.min_confidence)
+                    yield result
 
     def caption_image(
         self,
         image: Image.Image,
         request: CaptionRequest | None = None,
-        path: str | os.PathLike = "photo",
     ) -> Caption:
-        """Return the caption of a decoded photo, also of a region and of samples.
+        """Return the caption of a decoded photo.
 
         For the same pixels it equals :meth:`caption_photos`, up to rounding.
 
         Args:
             image: RGB, upright, as :func:`data.preprocessing.load_photo` returns it.
             request: the user's choices; by default the model's own.
-            path: name of the photo in the result.
 
         Raises:
             CaptionError: see :func:`data.region.region_in_view`.
         """
-        opened = open_photo(Path(path), image, self.engine.side, self.engine.resize)
-        return self._caption_one(opened, request or CaptionRequest())
+        request = request or CaptionRequest()
+        decoding = dataclasses.replace(self.decoding(request), batch_size=1)
+        opened = open_photo(Path("photo"), image, self.engine.side, self.engine.resize)
+        return self._caption_batch([opened], request, decoding, 1)[0]
 
     def save(self, file: str | os.PathLike) -> None:
         """Write the captioner, and beside it what its own file has there.
@@ -279,47 +277,43 @@ class CaptioningPipeline:
     def _caption_batch(
         self,
         photos: list[OpenedPhoto | Failure | None],
+        request: CaptionRequest,
         decoding: DecodingSettings,
         count: int,
     ) -> list[Caption | Failure | None]:
-        """Caption photos, a batch at most; None keeps a row empty."""
-        results = list(photos)
-        rows = [k for k, photo in enumerate(photos) if isinstance(photo, OpenedPhoto)]
-        if rows:
-            side, generate = self.engine.side, self.engine.generator.generate
-            squares = np.zeros((len(photos), side, side, 3), np.uint8)
-            for k in rows:
-                squares[k] = photos[k].square
-            features = self.engine.encode(squares, count)  # (B, S, S, 3) -> (B, L, D)
-            seeds = [photo_seeds(decoding.seed, square)[0] for square in squares]
-            hypotheses = generate(features, decoding, seeds, photos=count)
-            for k in rows:
-                best = hypotheses._make(field[k] for field in hypotheses)
-                results[k] = self._result(photos[k], features[k], best)
-        return results
+        """Caption photos, a batch at most; None keeps a row empty.
 
-    def _caption_one(self, photo: OpenedPhoto, request: CaptionRequest) -> Caption:
-        """Caption one photo, from the region and with the samples of a request."""
-        decoding, box, shares = self.decoding(request), None, None
-        count = request.samples if decoding.method == "sample" else 1
+        Only one photo may have a region. Each photo has N samples, 1 in a beam search.
+        """
+        results, side, box, shares = list(photos), self.engine.side, None, None
+        rows = [k for k, photo in enumerate(photos) if isinstance(photo, OpenedPhoto)]
+        if not rows:
+            return results
+        N = request.samples if decoding.method == "sample" else 1
         if request.region is not None:
-            frame = (photo.size, self.engine.side, self.engine.resize)
+            frame = (photos[0].size, side, self.engine.resize)
             box = region_in_view(request.region, *frame)
             shares = cell_shares(box, self.engine.grid)  # (L,)
-            shares = np.repeat(shares[None], count, axis=0)  # (L,) -> (count, L)
-        features = self.engine.encode(photo.square[None])  # (1, L, D)
+            shares = np.repeat(shares[None], N, axis=0)  # (L,) -> (N, L)
+        squares = np.zeros((len(photos), side, side, 3), np.uint8)
+        for k in rows:
+            squares[k] = photos[k].square
+        features = self.engine.encode(squares, count)  # (B, S, S, 3) -> (B, L, D)
         hypotheses = self.engine.generator.generate(
-            np.repeat(features, count, axis=0),  # (1, L, D) -> (count, L, D)
-            dataclasses.replace(decoding, batch_size=count),
-            photo_seeds(decoding.seed, photo.square, count),
+            np.repeat(features, N, axis=0),  # (B, L, D) -> (B N, L, D)
+            dataclasses.replace(decoding, batch_size=decoding.batch_size * N),
+            [seed for x in squares for seed in photo_seeds(decoding.seed, x, N)],
             shares,
-            photos=1,
+            photos=count,
         )
-        if decoding.method == "sample":
-            hypotheses = distinct_samples(hypotheses)
-        else:
-            hypotheses = hypotheses._make(field[0] for field in hypotheses)
-        return self._result(photo, features[0], hypotheses, box)
+        for k in rows:
+            own = hypotheses._make(x[k * N : (k + 1) * N] for x in hypotheses)
+            if decoding.method == "sample":
+                own = distinct_samples(own)
+            else:
+                own = own._make(field[0] for field in own)
+            results[k] = self._result(photos[k], features[k], own, box)
+        return results
 
     def _result(self, photo: OpenedPhoto, features, hypotheses, region=None) -> Caption:
         """Build the caption of a photo from features (L, D), hypotheses (W, ...)."""

@@ -1,15 +1,14 @@
 """Define a request for captions, which the command line and the server build once.
 
 To add an option, add a field here and read it where it acts, in most cases
-:mod:`inference.pipeline`: the command line and the web form derive their options from
-the fields. A field with the name of a field of ``DecodingSettings`` overrides the
-setting saved with the model. What changes captions belongs in
-:func:`inference.batch.made_by` too. Options of the output alone, such as ``--json``,
-are in :mod:`cli.caption`.
+:mod:`inference.pipeline`: the command line derives its options from the fields, and
+:mod:`deployment.server.captions` has those of the web form. A field with the name of a
+field of ``DecodingSettings`` overrides the setting saved with the model. What changes
+captions belongs in :func:`inference.batch.made_by` too. Options of the output alone,
+such as ``--json``, are in :mod:`cli.caption`.
 """
 
 import dataclasses
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -20,37 +19,27 @@ from show_attend_tell.runtime.errors import CaptionError
 
 @dataclass(frozen=True)
 class Option:
-    """Describe a field of a request to the command line and to the web form.
+    """Describe a field of a request to the command line.
 
     Attributes:
-        help: help text on the command line; None keeps the field off it.
+        help: help text.
         flag: name on the command line; by default the field's name.
         metavar: name of the value in the help text.
         least: smallest value on the command line.
         most: largest value on the command line.
-        form: arguments of the web form's ``Form``; None keeps the field off the form.
-        parse: converts the text of the command line and of the form to the value.
     """
 
-    help: str | None = None
+    help: str
     flag: str | None = None
     metavar: str | None = None
     least: float | None = None
     most: float | None = None
-    form: dict | None = None
-    parse: Callable[[str], Any] | None = None
 
 
-def _option(help: str | None = None, default: Any = None, **details: Any) -> Any:
+def _option(help: str, default: Any = None, **details: Any) -> Any:
     """Return a field of a request with its :class:`Option`."""
     option = Option(help, **details)
     return dataclasses.field(default=default, metadata={"option": option})
-
-
-def _parse_region(text: str) -> tuple[float, ...]:
-    from show_attend_tell.data.region import parse_region  # slow for --help
-
-    return parse_region(text)
 
 
 @dataclass(frozen=True)
@@ -63,14 +52,14 @@ class CaptionRequest:
         beam: beam width, 1 is greedy; without a `method` it selects beam search.
         seed: seed of sampled words or locations. The noise of a photo depends on the
             seed and the photo alone.
-        region: (x0, y0, x1, y1), see :mod:`data.region`.
+        region: (x0, y0, x1, y1) or the text ``x0,y0,x1,y1``, see :mod:`data.region`.
         method: beam search, or sampled words.
         temperature: divisor of log-probabilities of sampled words.
         samples: captions sampled for one photo, with ``method="sample"``. The first
             becomes the caption, and the others that differ become its alternatives.
 
     Raises:
-        CaptionError: `min_confidence` is out of range.
+        CaptionError: `min_confidence` is out of range, or `region` is malformed.
     """
 
     models: tuple[Path, ...] = _option(
@@ -99,37 +88,22 @@ class CaptionRequest:
         "for many photos; by default by their number.",
         default="auto",
     )
-    method: Literal["beam", "sample"] | None = _option(
-        form={"description": "By default, as all that follow, the model's own."}
-    )
+    method: Literal["beam", "sample"] | None = None
     beam: int | None = _option(
-        "Beam width; overrides the model's.", least=1, most=MOST_BEAM, form={"ge": 1}
+        "Beam width; overrides the model's.", least=1, most=MOST_BEAM
     )
-    temperature: float | None = _option(form={"ge": 0.1, "le": 3})
+    temperature: float | None = None
     locations: Literal["expected", "likeliest", "sampled"] | None = _option(
         "Context of each word; overrides the model's: all locations weighted by "
         "attention (soft), the one of highest attention, or one sampled (hard).",
-        form={"description": "Soft attention, or one location for each word."},
     )
     seed: int | None = _option(
-        "Seed of sampled locations; overrides the model's.",
-        least=0,
-        form={
-            "ge": 0,
-            "lt": 2**31,
-            "description": "Ignored where nothing is sampled.",
-        },
+        "Seed of sampled locations; overrides the model's.", least=0
     )
-    region: tuple[float, ...] | None = _option(
+    region: str | tuple[float, ...] | None = _option(
         "Write the caption from this part of the photo, in pixels of the photo as "
         "displayed; with one photo only.",
         metavar="X0,Y0,X1,Y1",
-        form={
-            "max_length": 200,
-            "description": "x0,y0,x1,y1 in pixels of the upright photo; the caption "
-            "is written from there.",
-        },
-        parse=_parse_region,
     )
     min_confidence: float | None = _option(
         "Leave out captions whose confidence is below P, 0 to 1; 0 lets captions of "
@@ -154,6 +128,10 @@ class CaptionRequest:
                 f"`min_confidence` must be from 0 to 1. Received: {lowest}; choose a "
                 "probability"
             )
+        if self.region is not None:
+            from show_attend_tell.data.region import parse_region  # slow for --help
+
+            parse_region(self.region)
 
 
 def is_sampled(decoding) -> bool:

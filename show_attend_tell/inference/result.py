@@ -187,22 +187,13 @@ def _words(
     }
 
 
-def unless_doubtful(
-    result: Caption | Failure, min_confidence: float | None
-) -> Caption | Failure:
-    """Return the result, or a LowConfidence if its confidence is below the minimum."""
-    if (
-        min_confidence is None
-        or isinstance(result, Failure)
-        or result.confidence is None
-        or result.confidence >= min_confidence
-    ):
-        return result
-    return LowConfidence(
-        result.path,
-        f"{result.path}: left out, its confidence {result.confidence:.2f} is below "
-        f"{min_confidence:g}",
-    )
+def unless_doubtful(caption: Caption, least: float | None) -> Caption | Failure:
+    """Return the caption, or a LowConfidence if its confidence is below the least."""
+    path, confidence = caption.path, caption.confidence
+    if None in (least, confidence) or confidence >= least:
+        return caption
+    reason = f"left out, its confidence {confidence:.2f} is below {least:g}"
+    return LowConfidence(path, f"{path}: {reason}")
 
 
 def distinct_samples(samples: "Hypotheses") -> "Hypotheses":

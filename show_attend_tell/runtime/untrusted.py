@@ -17,7 +17,7 @@ import struct
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -108,22 +108,15 @@ def require_within(size: int, limit: int = MAX_TEXT_BYTES) -> None:
         raise OSError(f"must have at most {limit:,} bytes. Received: {size:,}")
 
 
-def parse_json(
-    text: str | bytes,
-    object_pairs_hook: Callable[[list[tuple[str, object]]], object] | None = None,
-) -> object:
-    """Parse a JSON document.
-
-    Args:
-        text: the document; bytes are decoded as UTF-8, UTF-16 or UTF-32.
-        object_pairs_hook: see ``json.loads``; it must not raise an error.
+def parse_json(text: str | bytes) -> object:
+    """Parse a JSON document; bytes are decoded as UTF-8, UTF-16 or UTF-32.
 
     Raises:
         ValueError: the document is malformed, nested too deeply or has a huge number;
             the message is short and on one line.
     """
     try:
-        return json.loads(text, object_pairs_hook=object_pairs_hook)
+        return json.loads(text)
     except json.JSONDecodeError as error:
         place = f"line {error.lineno} column {error.colno}"
         raise ValueError(f"{error.msg}: {place}") from None

@@ -15,13 +15,6 @@ from show_attend_tell.cli import main as cli
 from show_attend_tell.config.settings import experiment_to_toml
 
 
-def test_an_interruption_is_one_line_and_130(run, prepare_raises):
-    prepare_raises(KeyboardInterrupt())
-    code, out, err = run("prepare")
-    assert (code, out) == (130, "")
-    assert err.strip() == "interrupted; run the same command again to continue"
-
-
 def test_sigterm_is_one_line_and_143_and_later_ones_are_ignored(run, replace_prepare):
     ended = []
 

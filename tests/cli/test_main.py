@@ -14,7 +14,6 @@ from show_attend_tell import __version__
 from show_attend_tell.cli import doctor
 from show_attend_tell.cli import main as cli
 from show_attend_tell.config import experiments
-from show_attend_tell.config.settings import experiment_to_toml
 from show_attend_tell.evaluation.comparison import Comparison, ComparisonRow
 from show_attend_tell.evaluation.report import EvaluationReport
 from show_attend_tell.runtime.errors import DataError
@@ -22,8 +21,6 @@ from show_attend_tell.training.train import Summary
 
 VERBS = ["average", "prepare", "features", "train", "eval", "caption", "export", "demo"]
 VERBS += ["calibrate", "fit-reranker", "compare", "download", "doctor", "draw", "read"]
-REGION, CLUSTER = ("--region", "1,1,9,9"), ("--cluster", "auto")
-SAVED = ("export", "model.keras", "--out", "x", "--format")
 
 
 def test_help_names_every_verb(run):
@@ -60,78 +57,53 @@ def test_the_package_runs_as_a_module():
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [
-        ["describe"],
-        ["train", "--epochs", "3"],
-        ["train", "--seed", "one"],
-        ["train", "--seed", "-1"],
-        ["caption", "photo.jpg", "--seed", "-1"],
-        ["train", "--resume", "--overwrite"],
-        ["train", "--seeds", "1,2", "--workers", "2"],
-        ["eval", "--split", "train"],
-        ["eval", "--beam", "0"],
-        ["eval", "--beam", "3", "--captions", "captions.json"],
-        ["caption", "--model", "model.keras"],
-        ["caption", "photo.jpg", "--out", "captions.jsonl", "--json"],
-        ["caption", "photo.jpg", "--out", "captions.jsonl", "--attention", "x"],
-        ["caption", "photo.jpg", "--out", "captions.jsonl", "--html", "x"],
-        ["caption", "photo.jpg", "--overwrite-metadata"],
-        ["caption", "photo.jpg", "--exiftool-columns"],
-        ["caption", "photo.jpg", "--exiftool-columns", "--out", "captions.jsonl"],
-        ["export", "model.keras"],
-        [*SAVED, "saved_model", "--accept-imagenet"],
-        [*SAVED, "half", "--encoder-weights", "imagenet"],
-        ["prepare", "--on-problem", "ignore"],
-        ["download", "coco"],
-        ["compare"],
-        ["eval", "--boxes", "people.jsonl", "--captions", "c.json"],
-    ],
-)
-def test_wrong_usage_exits_with_2(run, arguments, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    code, out, err = run(*arguments)
-    assert code == 2
-    assert "Error: " in err
-    assert out == ""
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["read", "a", "--out", "a.jsonl", "--html", "a.html"], "cannot be combined"),
-        (["caption", "a", "a", *REGION], "--region needs one photo"),
+        ("describe", "No such command"),
+        ("train --epochs 3", "No such option"),
+        ("train --seed one", "not a valid integer"),
+        ("train --seed -1", "not in the range"),
+        ("train --resume --overwrite", "exclude each other"),
+        ("train --seeds 1,2 --workers 2", "--workers needs --cluster"),
+        ("train --runs s3://bucket/runs", "must be a path. Received: "),
+        ("features --work s3://bucket/prepared", "must be a path. Received: "),
+        ("eval --split train", "needs an experiment that reads words"),
+        ("eval --beam 0", "not in the range"),
+        ("eval --beam 3 --captions captions.json", "--captions excludes --model"),
+        ("eval --boxes people.jsonl --captions c.json", "--captions excludes --model"),
+        ("caption --model model.keras", "Missing argument"),
+        ("caption a --seed -1", "not in the range"),
+        ("caption a --out captions.jsonl --json", "--out cannot be combined"),
+        ("caption a --out captions.jsonl --attention x", "--out cannot be combined"),
+        ("caption a --out captions.jsonl --html x", "--out cannot be combined"),
+        ("caption a --overwrite-metadata", "needs --write-metadata"),
+        ("caption a --exiftool-columns", "needs --out FILE.csv"),
+        ("caption a --exiftool-columns --out a.jsonl", "needs --out FILE.csv"),
+        ("caption a a --region 1,1,9,9", "--region needs one photo"),
         # A caption of a part does not describe the photo, so no metadata either.
-        (["caption", "a", *REGION, "--write-metadata"], "--region needs one photo"),
-        (["caption", "a", *REGION, "--out", "a.csv"], "--region needs one photo"),
-        (["caption", "a", *CLUSTER], "--cluster needs --out FOLDER"),
-        (["caption", "a", *CLUSTER, "--out", "x", "--json"], "needs --out FOLDER"),
-        (["caption", "a", "--workers", "2"], "--workers needs --cluster"),
+        ("caption a --region 1,1,9,9 --write-metadata", "--region needs one photo"),
+        ("caption a --region 1,1,9,9 --out a.csv", "--region needs one photo"),
+        ("caption a --workers 2", "--workers needs --cluster"),
+        ("caption a --cluster auto", "--cluster needs --out FOLDER"),
+        ("caption a --cluster auto --out x --json", "--cluster needs --out FOLDER"),
+        ("caption s3://bucket/photos --cluster auto --out x", "must be a path"),
+        ("caption a --cluster auto --out gs://bucket/x", "must be a path"),
+        ("read a --out a.jsonl --html a.html", "cannot be combined"),
+        ("export model.keras", "Missing option"),
+        ("export a --out x --format saved_model --accept-imagenet", "be combined"),
+        ("export a --out x --format half --encoder-weights imagenet", "be combined"),
+        ("prepare --on-problem ignore", "is not one of"),
+        ("download coco", "Missing option"),
+        ("compare", "Missing argument"),
     ],
 )
-def test_options_that_do_not_fit_each_other_are_named(run, arguments, message):
-    code, _, err = run(*arguments)
-    assert code == 2
-    assert message in err
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["caption", "s3://bucket/photos", "--cluster", "auto", "--out", "captions"],
-        ["caption", "photos", "--cluster", "auto", "--out", "gs://bucket/captions"],
-        ["features", "--work", "s3://bucket/prepared"],
-        ["train", "--runs", "s3://bucket/runs"],
-    ],
-)
-def test_a_url_in_place_of_a_path_is_refused_and_no_folder_is_made(
-    run, arguments, tmp_path, monkeypatch
+def test_wrong_usage_exits_with_2_and_makes_no_folder(
+    run, arguments, message, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
-    code, _, err = run(*arguments)
-    assert code == 2
-    assert "must be a path. Received: " in err
+    code, out, err = run(*arguments.split())
+    assert (code, out) == (2, "")
+    assert message in " ".join(err.split())
     assert list(tmp_path.iterdir()) == []
 
 
@@ -150,15 +122,6 @@ def test_invalid_settings_are_one_line_that_names_the_option(run, arguments, mes
     assert (code, out) == (1, "")
     assert err.startswith(f"error: {message}")
     assert err.count("\n") == 1
-
-
-def test_another_backend_of_keras_is_one_line(run, monkeypatch):
-    monkeypatch.setattr("keras.backend.backend", lambda: "jax")
-    for arguments in (["train"], ["features"], ["eval"]):
-        code, out, err = run(*arguments)
-        assert (code, out) == (1, "")
-        assert err.startswith("error: the backend of Keras must be tensorflow")
-        assert err.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -188,16 +151,6 @@ def test_the_command_line_runs_outside_of_the_main_thread(run):
     thread.start()
     thread.join()
     assert codes == [0]
-
-
-def test_an_experiments_name_does_not_leave_the_folder_of_runs(run, tmp_path):
-    file = tmp_path / "tiny.toml"
-    text = experiment_to_toml(tiny_run.experiment())
-    file.write_text(text.replace('name = "tiny"', 'name = "../../outside"', 1))
-    code, _, err = run("train", "-e", file, "--runs", tmp_path / "a" / "runs")
-    assert code == 1
-    assert "name: must be the name of a folder" in err
-    assert list(tmp_path.iterdir()) == [file]
 
 
 @pytest.fixture

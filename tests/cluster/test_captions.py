@@ -12,13 +12,9 @@ from tiny_pipeline import tiny_pipeline
 from tiny_pipeline import write_photos as write_files
 
 from show_attend_tell.cluster import captions
-from show_attend_tell.cluster.captions import (
-    ClusterReport,
-    caption_on_cluster,
-    shard_writer,
-)
+from show_attend_tell.cluster.captions import caption_on_cluster, shard_writer
 from show_attend_tell.data.manifest import Photo, write_manifest
-from show_attend_tell.inference.batch import caption_into_file, made_by
+from show_attend_tell.inference.batch import BatchReport, caption_into_file, made_by
 from show_attend_tell.inference.request import CaptionRequest
 from show_attend_tell.inference.result import Failure, LowConfidence
 from show_attend_tell.runtime.errors import CaptionError, OutputFileError
@@ -64,7 +60,8 @@ def photos(tmp_path_factory) -> Path:
 
 def run(photos, out, choices=None, address="auto", **options):
     request = CaptionRequest((tiny_pipeline().file,), **(choices or {}))
-    return caption_on_cluster(address, request, [photos], out, **options)
+    report, _ = caption_on_cluster(address, request, [photos], out, **options)
+    return report
 
 
 def lines(out: Path) -> bytes:
@@ -73,7 +70,7 @@ def lines(out: Path) -> bytes:
 
 def alone(photos: Path, out: Path) -> bytes:
     """Return the captions of one machine."""
-    caption_into_file(tiny_pipeline(), [photos], out, shown=False)
+    caption_into_file(tiny_pipeline(), [photos], out)
     return out.read_bytes()
 
 
@@ -166,27 +163,26 @@ def test_a_worker_with_another_model_or_encoder_refuses_to_work(here):
         shard_writer(request, "another model", encoder, 9)
 
 
-def test_the_report_has_the_rate_and_the_cost_of_a_million(tmp_path):
+def test_the_report_counts_and_names_the_rate_and_the_cost_of_a_million(tmp_path):
     failures = (Failure(tmp_path, "broken"), LowConfidence(tmp_path, "left out"))
-    report = ClusterReport(
-        tmp_path, 7200, 5, failures, seconds=3600.0, price_per_hour=3.6
-    )
-    assert report.lines() == [
+    assert BatchReport(tmp_path, 7200, 5, failures).summary() == (
         f"{tmp_path}: 7,200 captions written, 5 already present, 1 left out for low "
-        "confidence, 1 photo skipped",
-        "2.00 photos/s, the start of the workers included; 500.00 per million photos",
-    ]
-    assert len(ClusterReport(tmp_path, 0, 5, (), seconds=1.0).lines()) == 1
+        "confidence, 1 photo skipped"
+    )
+    rate = "2.00 photos/s, the start of the workers included"
+    assert captions.rate_line(2.0) == rate
+    assert captions.rate_line(2.0, 3.6) == f"{rate}; 500.00 per million photos"
 
 
 def test_the_verb_prints_counts_and_unreadable_photos(here, photos, tmp_path, capsys):
     options = "--cluster", "auto", "--out", tmp_path / "out", "--price-per-hour", "1"
     model = tiny_pipeline().file
-    assert exit_code("caption", "--model", model, photos, *options) == 1
-    out, err = capsys.readouterr()
-    assert "44 captions written, 1 photo skipped" in out
-    assert "per million photos" in out
-    assert f"{BROKEN}: cannot be read as a photo" in err
+    for count, lines in ((44, 2), (0, 1)):  # no rate of nothing
+        assert exit_code("caption", "--model", model, photos, *options) == 1
+        out, err = capsys.readouterr()
+        assert f": {count} captions written, " in out
+        assert out.count("\n") == lines == 1 + out.count("per million photos")
+        assert f"{BROKEN}: cannot be read as a photo" in err
 
 
 # On a real cluster.

@@ -147,7 +147,7 @@ def test_p_values_are_those_of_resampled_differences(four):
         rows = four.scores(name, "captions-val.json")
         captions = {row["image_id"]: row["caption"] for row in rows}
         each = score(captions, references, "simple").statistics["CIDEr"].values[:, 0]
-        counts = np.concatenate(list(bootstrap.draw_counts(PHOTOS, 1000, 0)))
+        counts = np.concatenate(list(bootstrap.draw_counts(PHOTOS)))
         resampled.append(counts @ each / PHOTOS)
     differences = (resampled[1] + resampled[2]) / 2 - resampled[0]
     expected = bootstrap.paired_p(differences)

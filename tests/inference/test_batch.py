@@ -4,18 +4,14 @@ import csv
 import html
 import itertools
 import json
-from types import SimpleNamespace
 
 import pytest
 from tiny_pipeline import photo_image
 
-from show_attend_tell.inference import engine
 from show_attend_tell.inference.batch import caption_into_file, made_by, write_gallery
-from show_attend_tell.inference.engine import Engine
 from show_attend_tell.inference.pipeline import CaptioningPipeline
 from show_attend_tell.inference.request import CaptionRequest
 from show_attend_tell.inference.result import Failure, as_sentence
-from show_attend_tell.reference.encoder import Encoder
 from show_attend_tell.runtime.errors import CaptionError, OutputFileError
 
 NAMES = ["a b.png", "z.png", "nested/été.jpg", "nested/花.webp"]
@@ -54,13 +50,13 @@ def test_a_second_run_resumes_and_ends_with_the_same_file(
     pipeline, folder, tmp_path, ending
 ):
     whole = tmp_path / f"whole{ending}"
-    caption_into_file(pipeline, [folder], whole, shown=False)
+    caption_into_file(pipeline, [folder], whole)
     (folder / "broken.jpg").unlink()
     part = tmp_path / f"part{ending}"
     lines = whole.with_suffix(".jsonl").read_bytes().splitlines(keepends=True)
     part.with_suffix(".jsonl").write_bytes(b"".join(lines[:2]) + lines[2][:20])
     photos = [folder, folder / "z.png"]
-    report = caption_into_file(pipeline, photos, part, shown=False)
+    report = caption_into_file(pipeline, photos, part)
     assert (report.written, report.present, report.failures) == (2, 2, ())
     # A row's numbers may differ in the last digit, for it was in another batch.
     assert [row["caption"] for row in rows(part.with_suffix(".jsonl"))] == [
@@ -84,34 +80,24 @@ def test_an_interruption_keeps_every_caption_so_far(
     monkeypatch.setattr(CaptioningPipeline, "caption_inputs", interrupted)
     out = tmp_path / "captions.jsonl"
     with pytest.raises(KeyboardInterrupt):
-        caption_into_file(pipeline, [folder], out, shown=False)
+        caption_into_file(pipeline, [folder], out)
     assert len(rows(out)) == 2  # the third result is the damaged photo
     assert {path.name for path in tmp_path.iterdir()} == {"captions.jsonl", "photos"}
 
 
-def test_numpy_captions_two_photos_for_each_core_at_a_time(monkeypatch):
-    settings = SimpleNamespace(image_size=224, resize="crop")
-    encoder = object.__new__(Encoder)
-    encoder.settings = settings
-    generator = SimpleNamespace(vocabulary=None, grid=(14, 14), mirror=False)
-    for cores, photos in ((1, 2), (2, 4), (6, 12)):
-        monkeypatch.setattr(engine, "CORES", cores)
-        assert Engine(generator, encoder).batch == photos
-
-
 def test_a_csv_of_version_0_1_is_neither_lost_nor_repeated(pipeline, folder, tmp_path):
     out = tmp_path / "captions.csv"
-    caption_into_file(pipeline, [folder], out, shown=False)
+    caption_into_file(pipeline, [folder], out)
     out.with_suffix(".jsonl").unlink()  # version 0.1 wrote the CSV alone
     before = out.read_bytes()
     with pytest.raises(OutputFileError, match="made from captions.jsonl beside it"):
-        caption_into_file(pipeline, [folder], out, shown=False)
+        caption_into_file(pipeline, [folder], out)
     assert out.read_bytes() == before
 
 
 def test_the_gallery_shows_every_photo_with_a_text_to_copy(pipeline, folder, tmp_path):
     out = tmp_path / "pages" / "captions.html"
-    caption_into_file(pipeline, [folder], out, shown=False)
+    caption_into_file(pipeline, [folder], out)
     page = out.read_text("utf-8")
     for row in rows(out.with_suffix(".jsonl")):
         assert f"<p>{as_sentence(row['caption'])}</p>" in page
@@ -139,7 +125,7 @@ def test_no_text_of_a_row_becomes_markup_in_the_gallery(tmp_path):
 def test_a_pipeline_without_a_file_is_refused(pipeline, folder, tmp_path):
     unsaved = CaptioningPipeline(pipeline.generator, pipeline.encoder)
     with pytest.raises(CaptionError, match="`pipeline` must be loaded from a file"):
-        caption_into_file(unsaved, [folder], tmp_path / "captions.jsonl", shown=False)
+        caption_into_file(unsaved, [folder], tmp_path / "captions.jsonl")
 
 
 @pytest.mark.parametrize("out", ["captions.txt", "captions"])

@@ -43,16 +43,18 @@ def counts(writer):
 
 
 def test_the_same_caption_is_written_once_and_another_model_renews_it(jpeg, writer):
-    assert writer.write(jpeg, "a dog") == sidecar_of(jpeg)
+    assert writer.write(jpeg, "a dog", 0.75) == sidecar_of(jpeg)
     before = sidecar_of(jpeg).stat().st_ino
     assert writer.write(jpeg, "a dog") is None
     assert sidecar_of(jpeg).stat().st_ino == before
     assert counts(writer) == (1, 1, 0, 0)
-    assert writer.find_packet(jpeg).caption == "A dog."
+    packet = writer.find_packet(jpeg)
+    assert (packet.caption, packet.confidence) == ("A dog.", 0.75)
     other = MetadataWriter("other model")
     assert other.find_packet(jpeg) is None
     other.write(jpeg, "a cat")
-    assert other.find_packet(jpeg).caption == "A cat."
+    packet = other.find_packet(jpeg)
+    assert (packet.caption, packet.confidence) == ("A cat.", None)
 
 
 def test_a_caption_of_a_low_confidence_is_left_out_and_counted(jpeg, writer):
@@ -63,14 +65,6 @@ def test_a_caption_of_a_low_confidence_is_left_out_and_counted(jpeg, writer):
     MetadataWriter(MADE_BY, least=0).write(jpeg, "a cat", 0.02)
     packet = XmpPacket(sidecar_of(jpeg).read_bytes())
     assert (packet.caption, packet.confidence) == ("A cat.", 0.02)
-
-
-def test_the_confidence_is_stored_and_renewed_with_the_caption(jpeg, writer):
-    writer.write(jpeg, "a dog", 0.75)
-    assert writer.find_packet(jpeg).confidence == 0.75
-    other = MetadataWriter("model without a calibration")
-    other.write(jpeg, "a fox")
-    assert other.find_packet(jpeg).confidence is None
 
 
 def test_words_of_a_person_are_kept_unless_overwriting_is_asked_for(jpeg, writer):

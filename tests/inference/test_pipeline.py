@@ -153,9 +153,9 @@ def test_more_photos_than_a_batch_keep_their_order(pipeline, captions):
 
 
 def test_the_engine_knows_the_number_of_photos(pipeline, captions):
-    def generate(features, decoding, seeds, photos):
+    def generate(features, decoding, seeds, regions, photos):
         asked.append(photos)
-        return pipeline.generator.generate(features, decoding, seeds)
+        return pipeline.generator.generate(features, decoding, seeds, regions)
 
     asked, model = [], with_decoding(pipeline)
     model.generator.generate = generate
@@ -242,11 +242,6 @@ def test_decoding_refuses_misuse_in_one_line(pipeline, changes, message):
         pipeline.decoding(CaptionRequest(**changes))
 
 
-@pytest.mark.parametrize("how", [{"locations": "sampled"}, {"method": "sample"}])
-def test_a_seed_is_accepted_where_something_is_sampled(pipeline, how):
-    assert pipeline.decoding(CaptionRequest(**how, seed=3)).seed == 3
-
-
 def test_models_are_found_by_file_folder_and_name(pipeline, tmp_path, monkeypatch):
     (tmp_path / "tiny").mkdir()
     file = tmp_path / "tiny" / "model.keras"
@@ -259,13 +254,11 @@ def test_models_are_found_by_file_folder_and_name(pipeline, tmp_path, monkeypatc
         assert loaded.decoding() == pipeline.decoding()
 
 
-def test_unusable_photos_and_models_are_refused_in_one_line(pipeline, tmp_path, photo):
+def test_unusable_photos_and_models_are_refused_in_one_line(pipeline, tmp_path):
     with pytest.raises(CaptionError, match="no such photo"):
         pipeline.caption(tmp_path / "absent.jpg")
     with pytest.raises(CaptionError, match="`photo` must be a file. Received: the fol"):
         pipeline.caption(tmp_path)
-    with pytest.raises(CaptionError, match="`beam` 1 to 100"):
-        pipeline.caption(photo, beam=0)
     with pytest.raises(ModelFileError, match="no such model"):
         sat.load("absent", runs=tmp_path)
     (tmp_path / "model.keras").touch()

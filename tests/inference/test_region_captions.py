@@ -5,13 +5,11 @@ import json
 import numpy as np
 import pytest
 from PIL import Image
-from tiny_pipeline import photo_bytes
 
 from show_attend_tell.inference.visualization.attention_figure import (
     attention_figure,
     figure_to_array,
 )
-from show_attend_tell.runtime.errors import CaptionError
 
 LEFT = (6, 5, 22, 35)  # of a photo of 60 x 40 pixels
 
@@ -72,12 +70,6 @@ def test_a_region_needs_one_photo(run, folder):
     code, _, err = run(folder, "--region", "1,1,9,9")
     assert code == 1
     assert "must be a file" in err
-
-
-def test_an_unreadable_photo_with_a_region_is_one_line(pipeline, tmp_path):
-    (tmp_path / "broken.png").write_bytes(photo_bytes()[:40])
-    with pytest.raises(CaptionError, match=r"broken\.png: cannot be read"):
-        pipeline.caption(tmp_path / "broken.png", region=LEFT)
 
 
 def test_the_figure_has_the_outline_of_the_region_in_every_panel():

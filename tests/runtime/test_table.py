@@ -8,6 +8,7 @@ ROWS = [["", "beam 1", "beam 5"], ["CIDEr", "50.6", "-"], ["BLEU-4", "1"]]
 def test_the_first_column_is_aligned_left_and_all_others_right():
     expected = ["        beam 1  beam 5", "CIDEr     50.6       -", "BLEU-4       1"]
     assert align(ROWS) == expected
+    assert align([]) == []
 
 
 def test_the_last_letter_holds_for_all_further_columns():
@@ -15,10 +16,6 @@ def test_the_last_letter_holds_for_all_further_columns():
         " a  b   c",
         "aa  bb  cc",
     ]
-
-
-def test_no_rows_are_no_lines():
-    assert align([]) == []
 
 
 def test_markdown_escapes_bars_in_cells():

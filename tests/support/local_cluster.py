@@ -60,10 +60,8 @@ class LocalCluster:
     def ensure(self, count: int) -> None:
         """Start nodes until the cluster has `count` nodes."""
         while 1 + len(self._others) < count:
-            self._others.append(_started(self._add_node))
-
-    def _add_node(self) -> Any:
-        return self._cluster.add_node(**_node())
+            added = _started(lambda: self._cluster.add_node(**_node()))
+            self._others.append(added)
 
     def kill_node(self) -> None:
         self._cluster.remove_node(self._others.pop(), allow_graceful=False)

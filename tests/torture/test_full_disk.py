@@ -55,16 +55,13 @@ def test_a_full_disk_loses_nothing(stage_of, tmp_path, verb):
         done = stage.start(folder, file_size=size).end(SECONDS)
         case = f"{verb}, files of at most {size} bytes{', run again' if again else ''}"
         outcome, signature = command_line.judge(done)
-        lost = [p.name for p, value in before.items() if _changed(p, value)]
+        after = _snapshot(folder, stage.parts)
+        lost = [p.name for p, value in before.items() if after.get(p) != value]
         if lost and outcome != "failed":
             outcome, signature = "failed", f"earlier artefact lost: {lost[0]}"
         tally.count(case, outcome, signature)
         if outcome != "failed":
             count_end(tally, stage, folder, f"{case}, when there is room again")
-
-
-def _changed(path: Path, value: object) -> bool:
-    return not path.exists() or content_of(path) != value
 
 
 def test_export_to_a_full_disk_leaves_the_earlier_file(world, tmp_path):

@@ -132,7 +132,7 @@ def test_the_minimum_leaves_out_captions_below_it(prepared, pipeline, captions):
     kept = sum(caption.confidence >= limit for caption in captions)
     out, folder = prepared / "captions.csv", prepared / "made-up"
     request = CaptionRequest(min_confidence=limit)
-    report = caption_into_file(pipeline, [folder], out, request, shown=False)
+    report = caption_into_file(pipeline, [folder], out, request)
     left_out = f"{len(captions) - kept} left out for low confidence"
     assert report.summary() == f"{out}: {kept} captions written, {left_out}"
     assert "left out, its confidence" in report.failures[0].reason
@@ -145,9 +145,9 @@ def test_the_minimum_leaves_out_captions_below_it(prepared, pipeline, captions):
 def test_another_minimum_is_not_mixed_into_the_same_file(prepared, pipeline):
     out, photo = prepared / "mixed.jsonl", prepared / "made-up" / "photo-00.png"
     request = CaptionRequest(min_confidence=0)
-    caption_into_file(pipeline, [photo], out, request, shown=False)
+    caption_into_file(pipeline, [photo], out, request)
     with pytest.raises(OutputFileError, match="confidence at least 0"):
-        caption_into_file(pipeline, [photo], out, shown=False)
+        caption_into_file(pipeline, [photo], out)
 
 
 def test_the_screen_counts_and_names_what_is_left_out_also_of_photos_with_captions(

@@ -1,10 +1,9 @@
 """Serve ``POST /caption``: a photo in, its caption and attention out."""
 
 import dataclasses
-import inspect
 import time
 from collections.abc import Mapping
-from typing import Annotated, get_type_hints
+from typing import Annotated, Literal
 
 from fastapi import FastAPI, File, Form, UploadFile
 from starlette.exceptions import HTTPException
@@ -31,45 +30,17 @@ def _beam_of(decoding: DecodingSettings) -> int:
     return 1 if decoding.method == "greedy" else decoding.beam
 
 
-def _form_fields(widest_beam: int) -> list[inspect.Parameter]:
-    """Return the fields of the form that a CaptionRequest declares."""
-    kinds, parameters = get_type_hints(CaptionRequest), []
-    for field in dataclasses.fields(CaptionRequest):
-        option = field.metadata.get("option")
-        if option is None or option.form is None:
-            continue
-        kind = kinds[field.name] if option.parse is None else str | None
-        limits = {"le": widest_beam} if field.name == "beam" else {}
-        parameters.append(
-            inspect.Parameter(
-                field.name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=None,
-                annotation=Annotated[kind, Form(**option.form, **limits)],
-            )
-        )
-    return parameters
-
-
-def _request_of(pipeline: CaptioningPipeline, values: Mapping) -> CaptionRequest:
-    """Return the request of a form's values.
-
-    An empty text is none. A seed is dropped where nothing is sampled.
+def _request_of(pipeline: CaptioningPipeline, values: dict) -> CaptionRequest:
+    """Return the request of a form's values, without a seed if nothing is sampled.
 
     Raises:
-        HTTPException: a text cannot be parsed, or the model selects no locations or
-            has no attention for a region.
+        HTTPException: the region is malformed, or the model selects no locations or has
+            no attention for a region.
     """
-    parsed = dict(values)
-    for field in dataclasses.fields(CaptionRequest):
-        option = field.metadata.get("option")
-        if option is not None and option.parse is not None and field.name in parsed:
-            text = parsed[field.name]
-            try:
-                parsed[field.name] = option.parse(text) if text else None
-            except CaptionError as error:
-                raise HTTPException(422, str(error)) from None
-    request = CaptionRequest(**parsed, samples=SAMPLES)
+    try:
+        request = CaptionRequest(**values, samples=SAMPLES)
+    except CaptionError as error:
+        raise HTTPException(422, str(error)) from None
     decoding = pipeline.decoding(dataclasses.replace(request, seed=None))
     generator = pipeline.engine.generator
     if decoding.locations != "expected" and not generator.selects_locations:
@@ -91,12 +62,34 @@ def add_captions(
     queue: RequestQueue,
 ) -> None:
     """Add the service to an application."""
-    first = next(iter(pipelines))
+    first, widest = next(iter(pipelines)), max_beam(pipelines)
 
+    @app.post("/caption")
     async def caption(
         photo: Annotated[UploadFile, File(description="JPEG, PNG, WebP, GIF, ...")],
         model: Annotated[str, Form(description="One of /about.")] = first,
-        **values,
+        method: Annotated[
+            Literal["beam", "sample"] | None,
+            Form(description="By default, as all that follow, the model's own."),
+        ] = None,
+        beam: Annotated[int | None, Form(ge=1, le=widest)] = None,
+        temperature: Annotated[float | None, Form(ge=0.1, le=3)] = None,
+        locations: Annotated[
+            Literal["expected", "likeliest", "sampled"] | None,
+            Form(description="Soft attention, or one location for each word."),
+        ] = None,
+        seed: Annotated[
+            int | None,
+            Form(ge=0, lt=2**31, description="Ignored where nothing is sampled."),
+        ] = None,
+        region: Annotated[
+            str | None,
+            Form(
+                max_length=200,
+                description="x0,y0,x1,y1 in pixels of the upright photo; the caption "
+                "is written from there.",
+            ),
+        ] = None,
     ):
         """Generate the caption of a photo, with the attention of each word.
 
@@ -115,17 +108,13 @@ def add_captions(
                 422, f"`model` must be one of {list(pipelines)}. Received: {model!r}"
             )
         pipeline, content = pipelines[model], await photo.read()
+        values = {"method": method, "beam": beam, "temperature": temperature}
+        values |= {"locations": locations, "seed": seed, "region": region or None}
         request = _request_of(pipeline, values)
         answer = await queue.run(_caption_upload, pipeline, content, request)
         name = (photo.filename or "photo").encode("utf-8", "replace").decode()
         used = _used(pipeline.decoding(request))
         return answer | {"model": model, "photo": name, "settings": used}
-
-    # FastAPI reads the form's fields from the signature.
-    *named, _ = inspect.signature(caption).parameters.values()
-    fields = _form_fields(max_beam(pipelines))
-    caption.__signature__ = inspect.Signature([*named, *fields])
-    app.post("/caption")(caption)
 
 
 def _caption_upload(

@@ -1,13 +1,10 @@
 """Run requests one at a time; a full queue is status 503 with a retry delay."""
 
 from collections.abc import Callable
-from typing import TypeVar
 
 import anyio
 import anyio.to_thread
 from starlette.exceptions import HTTPException
-
-T = TypeVar("T")
 
 _PER_SECOND = 4  # requests, at least, by which the retry delay is estimated
 
@@ -25,7 +22,7 @@ class RequestQueue:
         self.length = 0
         self._one = anyio.CapacityLimiter(1)
 
-    async def run(self, function: Callable[..., T], *arguments: object) -> T:
+    async def run(self, function: Callable, *arguments: object):
         """Wait for the requests before this one, then return the function's result.
 
         Raises:

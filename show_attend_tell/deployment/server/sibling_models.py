@@ -1,7 +1,5 @@
 """Hold RAM and DRAW for the tab of digits, and the reader for the tab of words."""
 
-from typing import Self
-
 import numpy as np
 from PIL import Image
 
@@ -26,19 +24,15 @@ _DECIMALS = 6  # of probabilities in JSON; float32 has no more
 class DigitModels:
     """The models of the tab of digits: a classifier of 28 x 28 pixels, and DRAW."""
 
-    def __init__(self, ram: RecurrentAttention, draw: Draw):
-        self._ram, self._draw = ram, draw
-        self._predict, self._sample = Predictor(ram), Sampler(draw)
-
-    @classmethod
-    def shipped(cls) -> Self:
-        """Load the models of the package.
+    def __init__(self, ram: RecurrentAttention | None = None, draw: Draw | None = None):
+        """Take models, by default those of the package.
 
         Raises:
-            ModelFileError: a file is damaged.
+            ModelFileError: a file of the package is damaged.
         """
-        tasks = ("classify", "generate")
-        return cls(*(load_model(shipped_file(task), task) for task in tasks))
+        self._ram = ram = ram or _shipped("classify")
+        self._draw = draw = draw or _shipped("generate")
+        self._predict, self._sample = Predictor(ram), Sampler(draw)
 
     def classify(self, image: Image.Image, seed: int) -> dict:
         """Return the values of ``POST /digits/classify``, without the duration.
@@ -83,17 +77,9 @@ class DigitModels:
 class WordReader:
     """The reader of the tab of words."""
 
-    def __init__(self, model: Reader):
-        self._search = Searcher(model, batch=1)
-
-    @classmethod
-    def shipped(cls) -> Self:
-        """Load the reader of the package.
-
-        Raises:
-            ModelFileError: the file is damaged.
-        """
-        return cls(load_model(shipped_file("read"), "read"))
+    def __init__(self, model: Reader | None = None):
+        """Take a reader; see :class:`DigitModels`."""
+        self._search = Searcher(model or _shipped("read"), batch=1)
 
     def read(self, image: Image.Image) -> dict:
         """Return the values of ``POST /read``, without photo and duration.
@@ -120,6 +106,10 @@ class WordReader:
             "attention": attention,
             "seen": [0.0, 0.0, share, 1.0],
         }
+
+
+def _shipped(task: str):
+    return load_model(shipped_file(task), task)
 
 
 def _pixels(values: np.ndarray) -> list:

@@ -70,31 +70,26 @@ def _ratio(sums: np.ndarray) -> np.ndarray:
         return sums[..., 0] / sums[..., 1]
 
 
-def draw_counts(photos: int, resamples: int, seed: int) -> Iterator[np.ndarray]:
-    """Yield how often each photo is drawn, (at most 100, N) resamples at a time."""
-    rng = np.random.default_rng(seed)
-    for start in range(0, resamples, _BLOCK):
-        size = min(_BLOCK, resamples - start)
-        counts = rng.multinomial(photos, np.full(photos, 1 / photos), size)
+def draw_counts(photos: int) -> Iterator[np.ndarray]:
+    """Yield how often each photo is drawn, (100, N) resamples at a time."""
+    rng = np.random.default_rng(SEED)
+    for _ in range(RESAMPLES // _BLOCK):
+        counts = rng.multinomial(photos, np.full(photos, 1 / photos), _BLOCK)
         yield counts.astype(np.float64)
 
 
-def resample(
-    statistics: Mapping[str, Statistic], resamples: int = RESAMPLES, seed: int = SEED
-) -> dict[str, np.ndarray]:
-    """Score resamples of the photos.
+def resample(statistics: Mapping[str, Statistic]) -> dict[str, np.ndarray]:
+    """Score R = :data:`RESAMPLES` resamples of the photos.
 
     Args:
         statistics: score -> statistic, all of the same N photos.
-        resamples: number of resamples R.
-        seed: seed of the draws.
 
     Returns:
         Score -> (R,), NaN where a resample has no photo that the score counts.
     """
     parts: dict[str, list[np.ndarray]] = {name: [] for name in statistics}
     photos = len(next(iter(statistics.values())).values) if statistics else 0
-    for counts in draw_counts(photos, resamples, seed) if statistics else ():
+    for counts in draw_counts(photos) if statistics else ():
         for name, statistic in statistics.items():
             # (R, N) x (N, k) -> (R, k) -> (R,)
             parts[name].append(statistic.compute(counts @ statistic.values))

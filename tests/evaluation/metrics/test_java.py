@@ -18,7 +18,6 @@ from show_attend_tell.evaluation.metrics.java import (
     run_java,
     spice,
 )
-from show_attend_tell.evaluation.metrics.scoring import score
 from show_attend_tell.runtime.errors import JavaError
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="the fake is a shell script")
@@ -150,15 +149,6 @@ def test_meteor_requests_statistics_and_then_scores(fake, tmp_path):
         "SCORE ||| a cat ||| cats",
         f"EVAL ||| {statistics} ||| {statistics}",
     ]
-
-
-def test_without_a_working_java_the_other_scores_are_computed(fake):
-    fake("echo broken >&2; exit 1")
-    report = score({"a": "a dog"}, {"a": ["a dog"]})
-    assert report.tokenizer == "simple"
-    assert "METEOR" not in report.scores
-    assert report.scores["BLEU-1"] == pytest.approx(100, abs=1e-5)
-    assert sum("status 1: broken" in note for note in report.notes) == 2
 
 
 def test_a_java_that_is_not_a_program_is_named_in_the_error(tmp_path, monkeypatch):

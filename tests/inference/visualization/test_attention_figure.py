@@ -128,18 +128,6 @@ def test_texts_stay_inside_their_panel_and_above_the_next_row(dark):
             assert not any(extent.overlaps(o.get_window_extent()) for o in figure.axes)
 
 
-def test_dark_figures_have_light_text_on_a_dark_background():
-    light, dark = (
-        figure_to_array(attention_figure(gradient(), WORDS, even(5), dark=d))
-        for d in (False, True)
-    )
-    assert light.dtype == np.uint8
-    assert light.shape == dark.shape
-    assert light.shape[2] == 3
-    assert (light[0, 0] == 255).all()
-    assert (dark[0, 0] < 40).all()
-
-
 @pytest.mark.parametrize("attention", [even(4), even(5)[:, 0]])
 def test_attention_that_does_not_fit_the_words_is_refused(attention):
     with pytest.raises(ValueError, match="`attention` must .* Received: "):
