@@ -2,8 +2,9 @@
 
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
+from pydantic_core import ArgsKwargs
 
 STRICT = ConfigDict(extra="forbid", str_strip_whitespace=True, allow_inf_nan=False)
 STRICT["str_max_length"] = 4096  # of a path on Linux
@@ -19,6 +20,21 @@ NonNegative = Annotated[float, Field(ge=0)]
 Rate = Annotated[float, Field(ge=0, lt=1)]
 # Sums such as seed + 4 must fit the 32 bits of a random generator's state.
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
+
+
+def drops(**retired: object):
+    """Return a validator that drops keys of version 0.3 whose values have no effect."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def drop(cls, values):
+        keys = values.kwargs if isinstance(values, ArgsKwargs) else values
+        if not isinstance(keys, dict):
+            return values
+        kept = {k: v for k, v in keys.items() if retired.get(k, ...) != v}
+        return ArgsKwargs(values.args, kept) if keys is not values else kept
+
+    return drop
 
 
 @dataclass(frozen=True, config=STRICT)
