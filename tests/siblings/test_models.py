@@ -72,6 +72,17 @@ def test_a_saved_model_computes_the_same(rng, tmp_path, make):
     assert_equal_leaves(model(inputs), loaded(inputs))
 
 
+@pytest.mark.parametrize(
+    "make", [made_up_digits.experiment, tiny_reader.experiment], ids=["RAM", "words"]
+)
+def test_the_same_seed_gives_the_same_weights_and_another_one_others(make):
+    one, same, other = (
+        build_model(make(training={"seed": k})).get_weights() for k in (1, 1, 2)
+    )
+    assert_equal_leaves(one, same)
+    assert not np.allclose(one[0], other[0])
+
+
 def outputs(folder):
     """Return what RAM and DRAW of a folder compute, from the same inputs."""
     ram, draw = (

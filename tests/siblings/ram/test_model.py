@@ -176,15 +176,6 @@ def test_the_number_of_parameters_does_not_depend_on_the_glimpses(glimpses):
     assert sum(np.prod(w.shape) for w in model.trainable_weights) == 209_677
 
 
-def test_the_same_seed_gives_the_same_weights_and_another_one_others():
-    weights = [
-        np.asarray(RecurrentAttention(tiny.settings(), 12, seed=k).see_what.kernel)
-        for k in (1, 1, 2)
-    ]
-    np.testing.assert_array_equal(weights[0], weights[1])
-    assert np.abs(weights[0] - weights[2]).max() > 0.01
-
-
 def test_a_compiled_prediction_equals_the_other_one(monkeypatch):
     model, images = build_model(made_up_digits.experiment()), digits(20).images
     found = Predictor(model)(images, "sampled", 3)

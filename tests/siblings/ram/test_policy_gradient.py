@@ -130,11 +130,10 @@ def exact():
     return label, rewards[label], enumerated(model, picture, label)[1]
 
 
-def variance_of_estimates(exact, average=0.0, **changes):
-    """Return the variance of unbiased estimates; ``average`` is the moving baseline."""
+def variance_of_estimates(exact, **changes):
+    """Return the variance of unbiased estimates."""
     label, _, expected = exact
     model, picture = build(**changes)
-    model.moving.assign(average)
     found = estimates(model, picture, label)
     error = found.std(0, ddof=1) / np.sqrt(REPEATS)
     assert np.abs(expected).max() > 0.01
@@ -154,11 +153,6 @@ def test_the_gradient_is_the_enumerated_one_and_a_baseline_lowers_its_variance(
 ):
     others = variance_of_estimates(exact, baseline="samples", samples=4)
     assert others < without_baseline
-
-
-@pytest.mark.slow
-def test_a_moving_average_lowers_the_variance_too(exact, without_baseline):
-    assert variance_of_estimates(exact, exact[1], baseline="moving") < without_baseline
 
 
 @pytest.mark.slow
