@@ -120,7 +120,6 @@ INVALID = {
         ("reader", "iterations", 0),
         ("reader", "decoder", "rnn3"),
         ("training", "metric", "accuracy"),
-        ("training", "label_smoothing", 1.0),
     ],
 }
 
