@@ -4,7 +4,6 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
-from pydantic_core import ArgsKwargs
 
 STRICT = ConfigDict(extra="forbid", str_strip_whitespace=True, allow_inf_nan=False)
 STRICT["str_max_length"] = 4096  # of a path on Linux
@@ -28,11 +27,11 @@ def drops(**retired: object):
     @model_validator(mode="before")
     @classmethod
     def drop(cls, values):
-        keys = values.kwargs if isinstance(values, ArgsKwargs) else values
+        keys = getattr(values, "kwargs", values)  # of a call of the class, or a table
         if not isinstance(keys, dict):
             return values
         kept = {k: v for k, v in keys.items() if retired.get(k, ...) != v}
-        return ArgsKwargs(values.args, kept) if keys is not values else kept
+        return kept if keys is values else type(values)(values.args, kept)
 
     return drop
 
