@@ -49,7 +49,7 @@ def compiling(sizes: Sizes, lengths: list[int], precision: str = "float32") -> d
         synthetic.features(np.random.default_rng(1), sizes.batch, sizes)
     )
     rows = np.arange(len(captions)) % sizes.batch
-    data = Split("train", [], rows, captions)
+    data = Split("train", [], rows, captions, np.ones(len(captions)))
     start, watch = time.perf_counter(), turns.Stopwatch()
     objective = Likelihood(settings, model, data, [reader, reader])
     ends = [start]

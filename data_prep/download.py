@@ -7,8 +7,8 @@ received, by an HTTP Range request.
 
 import hashlib
 import os
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import requests
 from requests.adapters import HTTPAdapter, Retry
@@ -29,19 +29,13 @@ _RETRIES = Retry(
 )
 
 
-@dataclass(frozen=True)
-class RemoteFile:
-    """A file on a server, with the size and checksum to verify.
+class RemoteFile(NamedTuple):
+    """A file on a server, with the size and checksum to verify."""
 
-    Attributes:
-        url: the address; its last part is the file name.
-        size: number of bytes.
-        sha256: checksum in hexadecimal digits; None if no trustworthy checksum is
-            published. ``prepare`` verifies the checksums in the archive.
-    """
-
-    url: str
-    size: int
+    url: str  # its last part is the file name
+    size: int  # bytes
+    # In hexadecimal digits; None if no trustworthy checksum is published. ``prepare``
+    # verifies the checksums in the archive.
     sha256: str | None = None
 
     @property

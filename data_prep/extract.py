@@ -114,7 +114,7 @@ def extract(
         jobs.append((feature_path(folder, settings), photos, False))
         for split in (*(["train"] if settings.mirror else []), *mirror_splits):
             if chosen := [photo for photo in photos if photo.split == split]:
-                jobs.append((feature_path(folder, settings, True, split), chosen, True))
+                jobs.append((feature_path(folder, settings, split), chosen, True))
     known = {photo.split for _, photos, _ in jobs for photo in photos}
     if not known.issuperset(mirror_splits):
         raise FeatureError(

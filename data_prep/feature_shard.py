@@ -23,8 +23,8 @@ import contextlib
 import json
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import h5py
 import hdf5plugin
@@ -43,23 +43,14 @@ COMPRESSION = hdf5plugin.Blosc(
 LIBVER = ("earliest", "v110")
 
 
-@dataclass(frozen=True)
-class Shard:
-    """A shard of a feature set; any process can write it.
-
-    Attributes:
-        file: its file.
-        identity: the encoder's identity, from ``Encoder.identity``.
-        mirrored: whether the photos are mirrored.
-        image_ids: ids of its n photos.
-        url: the object store that receives it under the file's name; none by default.
-    """
+class Shard(NamedTuple):
+    """A shard of a feature set; any process can write it."""
 
     file: Path
-    identity: dict
-    mirrored: bool
-    image_ids: tuple[str, ...]
-    url: str | None = None
+    identity: dict  # the encoder's, from ``Encoder.identity``
+    mirrored: bool  # whether the photos are mirrored
+    image_ids: tuple[str, ...]  # of its n photos
+    url: str | None = None  # the object store that receives it under the file's name
 
     def write(self, features: np.ndarray, problems: Sequence[str]) -> None:
         """Write the shard atomically; several processes may write the same one.

@@ -1,1 +1,1 @@
-"""Draw scenes of coloured shapes, and train their encoder."""
+"""Draw scenes of coloured shapes."""

@@ -47,7 +47,7 @@ def example_pictures(scene_net: bool) -> list[tuple[str, bytes, str]]:
         return [
             (title, (_FOLDER / name).read_bytes(), note) for name, title, note in PHOTOS
         ]
-    scenes = [make_scene(0, "test", number)[:2] for number in _SCENES]
+    scenes = [make_scene("test", number)[:2] for number in _SCENES]
     return [(caption, _jpeg(image), "") for image, caption in scenes]
 
 

@@ -11,9 +11,9 @@ import importlib.util
 import logging
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
+from typing import NamedTuple
 
 import matplotlib
 import numpy as np
@@ -42,19 +42,12 @@ _LEAST_LIKE = 0.21  # mean correlation with DejaVu; italics have 0.24, symbols 0
 _LOGGER = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Font:
-    """A font file.
-
-    Attributes:
-        path: path of the file.
-        style: named style of a variable font, such as ``b"Bold"``; None for others.
-        slanted: whether the font is italic or oblique.
-    """
+class Font(NamedTuple):
+    """A font file."""
 
     path: str
-    style: bytes | None = None
-    slanted: bool = False
+    style: bytes | None = None  # named style of a variable font, such as b"Bold"
+    slanted: bool = False  # whether the font is italic or oblique
 
 
 @functools.lru_cache(maxsize=256)

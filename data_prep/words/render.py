@@ -100,19 +100,12 @@ def _fits(text: str, font: Font, size: int) -> bool:
 
 
 class Layers(NamedTuple):
-    """Masks of one size, (H, W), each to be painted in a single grey level.
+    """Masks of one size, (H, W), each to be painted in a single grey level."""
 
-    Attributes:
-        text: the word and its neighbours.
-        shadow: shadow of the word.
-        outline: the word and a line around it.
-        ruled: a frame, or a line under the word.
-    """
-
-    text: Mask
-    shadow: Mask | None = None
-    outline: Mask | None = None
-    ruled: Mask | None = None
+    text: Mask  # the word and its neighbours
+    shadow: Mask | None = None  # of the word
+    outline: Mask | None = None  # the word and a line around it
+    ruled: Mask | None = None  # a frame, or a line under the word
 
 
 def draw(

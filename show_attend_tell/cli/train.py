@@ -229,7 +229,7 @@ def calibrate(experiment, changes, work, runs, model, encoder_weights, others) -
         from data_prep.scenes.scenes import make_scene
 
         numbers = range(_MOST_UNLIKE)
-        ood_sets["drawn scenes"] = (make_scene(0, "test", n)[0] for n in numbers)
+        ood_sets["drawn scenes"] = (make_scene("test", n)[0] for n in numbers)
     report = calibrate(settings, work, file, ood_sets, encoder_weights)
     click.echo("\n".join(report.lines()))
 

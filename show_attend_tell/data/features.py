@@ -59,21 +59,17 @@ _OPEN = 256
 
 
 def feature_path(
-    folder: str | Path,
-    settings: EncoderSettings,
-    mirror: bool = False,
-    split: str = "train",
+    folder: str | Path, settings: EncoderSettings, mirrored: str | None = None
 ) -> Path:
     """Return the path of an encoder's feature file.
 
     Args:
         folder: ``prepared/<data.name>``.
         settings: settings of the encoder.
-        mirror: whether to return the file of the mirrored photos of a split.
-        split: the split of the mirrored photos.
+        mirrored: the split of mirrored photos; by default the photos are as they are.
     """
-    ending = ".mirror.h5" if split == "train" else f".mirror-{split}.h5"
-    ending = ending if mirror else ".h5"
+    endings = {None: ".h5", "train": ".mirror.h5"}
+    ending = endings.get(mirrored, f".mirror-{mirrored}.h5")
     return Path(folder) / f"features-{settings.network}-{settings.layer}{ending}"
 
 

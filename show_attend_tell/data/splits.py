@@ -17,8 +17,8 @@ import contextlib
 import dataclasses
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -34,24 +34,14 @@ from show_attend_tell.runtime.gc_pause import uncollected
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Split:
-    """The photos of one split that have features and a caption.
-
-    Attributes:
-        name: name of the split.
-        photos: photos in the order of the manifests.
-        rows: row of each photo in the reader of the features, (photos,).
-        captions: tokenized captions of each photo.
-        weights: how many times an epoch shows each photo's captions, (photos,); once
-            by default.
-    """
+class Split(NamedTuple):
+    """The photos of one split that have features and a caption."""
 
     name: str
-    photos: list[Photo]
-    rows: np.ndarray
-    captions: list[list[list[str]]]
-    weights: np.ndarray | None = None
+    photos: list[Photo]  # in the order of the manifests
+    rows: np.ndarray  # (photos,), row of each photo in the reader of the features
+    captions: list[list[list[str]]]  # tokenized captions of each photo
+    weights: np.ndarray  # (photos,), times that an epoch shows each photo's captions
 
 
 def folder_of(experiment: Experiment, work: str | Path) -> Path:
@@ -126,19 +116,17 @@ def _joint_id(experiment: Experiment, folder: Path, photo: str) -> str:
 def open_features(
     experiment: Experiment,
     work: str | Path,
-    mirror: bool = False,
+    mirrored: str | None = None,
     identity: dict | None = None,
-    split: str = "train",
 ) -> "FeatureReader | JointReader":
     """Open the features of all of the experiment's data sets.
 
     Args:
         experiment: settings of the data and the encoder.
         work: the folder of prepared data.
-        mirror: whether to open the features of the mirrored photos.
+        mirrored: the split of mirrored photos; by default the photos are as they are.
         identity: identity of the encoder that must have made the features; by default
             only the experiment's encoder settings are compared.
-        split: split of the mirrored photos.
 
     Raises:
         FeatureError: a feature set is absent, incomplete, or made by another encoder or
@@ -147,17 +135,17 @@ def open_features(
     settings, readers = experiment.encoder, {}
     with contextlib.ExitStack() as stack:
         for folder in data_folders(experiment, work):
-            path = feature_path(folder, settings, mirror, split)
-            if mirror and not feature_set(path).exists():
+            path = feature_path(folder, settings, mirrored)
+            if mirrored and not feature_set(path).exists():
                 if readers:  # a further set may have no photo of the split
                     continue
-                if split != "train":
+                if mirrored != "train":
                     raise FeatureError(
                         f"{path}: no such feature file; run `features --mirror-split "
-                        f"{split}`"
+                        f"{mirrored}`"
                     )
             reader = stack.enter_context(FeatureReader(path, identity))
-            _require_settings(reader, settings, mirror)
+            _require_settings(reader, settings, mirrored is not None)
             readers[folder] = reader
             identity = identity or reader.attributes["identity"]
         stack.pop_all()
@@ -281,7 +269,7 @@ def open_mirror(
             a photo of `data`.
     """
     identity = reader.attributes["identity"]
-    mirror = open_features(experiment, work, True, identity, data.name)
+    mirror = open_features(experiment, work, data.name, identity)
     missing = [photo.id for photo in data.photos if photo.id not in mirror.rows]
     if missing:
         mirror.close()

@@ -201,17 +201,11 @@ class Vocabulary:
         absent = "vocabulary; run `show-attend-tell prepare` first"
         with reading(path, VocabularyError, "run `prepare` again", absent):
             content = parse_json(read_text_bytes(path))
-        words = content.get("words") if isinstance(content, dict) else None
-        if not isinstance(words, list) or not all(map(is_text, words)):
-            raise VocabularyError(
-                f"{path}: not a vocabulary: must be an object with the list `words` of "
-                f"strings. Received: {quote(content)}; run `prepare` again"
-            )
-        if content.get("sha256", _digest(words)) != _digest(words):
-            raise VocabularyError(
-                f"{path}: the words differ from their digest `sha256`: the file is "
-                "damaged or was edited; run `prepare` again"
-            )
+            words = content.get("words") if isinstance(content, dict) else None
+            if not isinstance(words, list) or not all(map(is_text, words)):
+                raise ValueError("it must be an object with the list `words` of texts")
+            if content.get("sha256", _digest(words)) != _digest(words):
+                raise ValueError("its words differ from their digest `sha256`")
         try:
             return cls(words)
         except VocabularyError as error:

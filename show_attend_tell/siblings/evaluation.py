@@ -1,8 +1,8 @@
 """Measure a run's model: the data that measure it, and the report."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import keras
 
@@ -15,42 +15,24 @@ from show_attend_tell.runtime.machine import collect_provenance
 from show_attend_tell.siblings.models import load_model
 
 
-@dataclass(frozen=True)
-class Measured:
-    """A run's model, and what measures it.
-
-    Attributes:
-        experiment: the settings.
-        work: the folder of prepared data.
-        folder: the run folder.
-        model: its model.
-        split: the split that measures.
-        data: the data of the split.
-    """
+class Measured(NamedTuple):
+    """A run's model, and what measures it."""
 
     experiment: AnyExperiment
-    work: Path
-    folder: Path
+    work: Path  # the folder of prepared data
+    folder: Path  # the run folder
     model: keras.Model
     split: str
-    data: Digits | WordData
+    data: Digits | WordData  # of the split
 
 
-@dataclass(frozen=True)
-class Report:
-    """The scores of a model, and the files of its figures.
+class Report(NamedTuple):
+    """The scores of a model, and the files of its figures."""
 
-    Attributes:
-        scores: the values of ``scores.json`` by name.
-        text: the scores as lines to print.
-        figures: the files.
-        suffix: end of the name ``scores`` in place of none.
-    """
-
-    scores: dict
-    text: Sequence[str]
+    scores: dict  # the values of ``scores.json`` by name
+    text: Sequence[str]  # the scores as lines to print
     figures: Sequence[Path]
-    suffix: str = ""
+    suffix: str = ""  # end of the name ``scores``
 
     def lines(self) -> list[str]:
         """Return the report as lines to print."""

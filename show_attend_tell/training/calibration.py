@@ -7,8 +7,8 @@ the training photos: photos turned upside down, close-ups, and the caller's pict
 import dataclasses
 import functools
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from PIL import Image
@@ -43,18 +43,13 @@ _BATCH = 16  # pictures whose captions are generated together
 _CLOSE_UP = (0.12, 0.25)  # side as a share of the photo's shorter side
 
 
-@dataclass(frozen=True)
-class CalibrationReport:
-    """The calibration file and what was measured; see :func:`calibrate`.
-
-    Attributes:
-        path: the file.
-        measured: ``photos``, their number; ``auc`` of the confidence by set, of models
-            fitted without that set; ``auc_quality`` of the confidence between captions
-            above and below the mean probability of being right.
-    """
+class CalibrationReport(NamedTuple):
+    """The calibration file and what was measured; see :func:`calibrate`."""
 
     path: Path
+    # ``photos``, their number; ``auc`` of the confidence by set, of models fitted
+    # without that set; ``auc_quality`` of the confidence between captions above and
+    # below the mean probability of being right.
     measured: dict
 
     def lines(self) -> list[str]:

@@ -16,17 +16,17 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter
 
 from show_attend_tell.config.fields import Count
-from show_attend_tell.runtime.errors import RunError, TrainingError, one_line, quote
+from show_attend_tell.runtime.errors import RunError, TrainingError
 from show_attend_tell.runtime.files import atomic_path
 from show_attend_tell.runtime.untrusted import (
-    DAMAGED,
     open_archive,
     parse_array,
     parse_json,
     read_member,
+    reading,
 )
 
 _HEADER = 10_000  # bytes of an array's header, and of the position
@@ -118,29 +118,20 @@ def restore_checkpoint(path: str | Path, model) -> Position:
 @contextlib.contextmanager
 def _opened(path: str | Path) -> Iterator[zipfile.ZipFile]:
     """Open a checkpoint; raise a RunError if reading it fails."""
+    remedy = "the checkpoint is damaged: train without --resume"
     try:
-        with open_archive(Path(path)) as archive:
+        with reading(path, RunError, remedy), open_archive(Path(path)) as archive:
             yield archive
-    except RunError:
-        raise
     except TrainingError as error:
         raise RunError(
             f"{path}: {error}; train with --overwrite and a lower "
             "training.learning_rate"
         ) from None
-    except DAMAGED as error:
-        raise RunError(
-            f"{path}: the checkpoint is damaged ({one_line(error)}); train without "
-            "--resume"
-        ) from None
 
 
 def _position(archive: zipfile.ZipFile) -> Position:
     state = parse_json(read_member(archive, "position.json", _HEADER))
-    try:
-        return TypeAdapter(Position).validate_python(state)
-    except ValidationError:
-        raise ValueError(f"its position is {quote(state)}") from None
+    return TypeAdapter(Position).validate_python(state)
 
 
 def _variables(model) -> dict:

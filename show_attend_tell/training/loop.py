@@ -11,8 +11,8 @@ import json
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import keras
 
@@ -31,26 +31,17 @@ from show_attend_tell.training.tensorboard_log import CurveLog
 from show_attend_tell.training.workers import ALONE, Workers
 
 
-@dataclass(frozen=True)
-class Summary:
-    """The result of a training.
+class Summary(NamedTuple):
+    """The result of a training."""
 
-    Attributes:
-        folder: the run folder. model: the best model's file.
-        best: best validation score. best_step: the update that reached it.
-        metric: name of the score.
-        steps: number of updates. seconds: duration of this call.
-        stopped: the reason why training ended.
-    """
-
-    folder: Path
-    model: Path
-    best: float
-    best_step: int
-    steps: int
-    seconds: float
-    stopped: str
-    metric: str
+    folder: Path  # the run folder
+    model: Path  # the best model's file
+    best: float  # best validation score
+    best_step: int  # the update that reached it
+    steps: int  # number of updates
+    seconds: float  # duration of this call
+    stopped: str  # the reason why training ended
+    metric: str  # name of the score
 
 
 class Task:

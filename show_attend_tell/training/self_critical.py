@@ -47,9 +47,6 @@ class SelfCritical:
         settings = experiment.training
         self.model, self.data, self.readers = model, data, readers
         self.hypotheses, self.seed = settings.hypotheses, settings.seed
-        self.weights = data.weights
-        if data.weights is None:
-            self.weights = np.ones(len(data.rows))
         self.photos = settings.batch_size // settings.hypotheses
         workers.require_divisible(self.photos, "batch_size / hypotheses")
         self.workers, self.part = workers, part_of(self.photos, *workers.part)
@@ -60,11 +57,11 @@ class SelfCritical:
     @property
     def steps(self) -> int:
         """Number of updates in an epoch, which shows each photo weight times."""
-        return -(-len(shown_items(self.weights, self.seed, 0)) // self.photos)
+        return -(-len(shown_items(self.data.weights, self.seed, 0)) // self.photos)
 
     def updates(self, epoch: int, start: int = 0) -> Iterator[dict]:
         """Apply the updates of an epoch from number `start` on; yield values to log."""
-        shown = shown_items(self.weights, self.seed, epoch)
+        shown = shown_items(self.data.weights, self.seed, epoch)
         order = np.random.default_rng([self.seed, epoch]).permutation(len(shown))
         order = shown[order]
         for number in range(start, self.steps):

@@ -83,11 +83,6 @@ def test_a_folder_that_is_no_run_keeps_its_files(tmp_path):
     assert (open_tiny(tmp_path) / "notes.txt").read_text() == "mine"
 
 
-def test_resume_without_any_run_is_refused(tmp_path):
-    assert "nothing to resume" in message_of(tmp_path, True)
-    assert not (tmp_path / "tiny").exists()
-
-
 def test_resume_with_changed_settings_names_each_in_one_line(tmp_path):
     begin(tmp_path, CHECKPOINT)
     changed = {"training": {"learning_rate": 0.5}, "model": {"dropout": 0.1}}

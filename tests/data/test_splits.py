@@ -43,7 +43,7 @@ def test_a_split_holds_its_photos_rows_and_words(work):
 
 
 def test_rows_are_found_by_id_whatever_their_order(work):
-    with open_features(experiment(), work, mirror=True) as reader:
+    with open_features(experiment(), work, "train") as reader:
         (split,) = load_splits(experiment(), work, ["train"], reader)
         np.testing.assert_array_equal(split.rows, range(11, -1, -1))
 
@@ -118,10 +118,10 @@ def test_precision_and_the_file_of_weights_may_differ(identified, identity, sett
 def test_unmirrored_features_in_the_mirrored_file_are_refused(tmp_path):
     work = prepare(tmp_path, mirror=True)
     folder, encoder = folder_of(experiment(), work), experiment().encoder
-    plain, mirrored = (feature_path(folder, encoder, m) for m in (False, True))
+    plain, mirrored = (feature_path(folder, encoder, m) for m in (None, "train"))
     mirrored.write_bytes(plain.read_bytes())
     with pytest.raises(FeatureError, match="mirrored photos False instead of True"):
-        open_features(experiment(), work, mirror=True)
+        open_features(experiment(), work, "train")
 
 
 SETS = experiment(data={"also": {"more": 0.5}})
@@ -134,26 +134,26 @@ def two(tmp_path_factory):
     return prepare(work, mirror=True, name="more", seed=4, shards=True)
 
 
-def values_of(work, name, mirror=False):
+def values_of(work, name, mirrored=None):
     """Return id -> features of one data set."""
-    path = feature_path(work / name, experiment().encoder, mirror)
+    path = feature_path(work / name, experiment().encoder, mirrored)
     with FeatureReader(path) as reader:
         rows = reader.rows
         return dict(zip(rows, reader.read(list(rows.values())), strict=True))
 
 
-@pytest.mark.parametrize("mirror", [False, True])
-def test_several_data_sets_are_read_as_one(two, mirror):
+@pytest.mark.parametrize("mirrored", [None, "train"])
+def test_several_data_sets_are_read_as_one(two, mirrored):
     with open_features(SETS, two, identity=IDENTITY) as plain:
         (split,) = load_splits(SETS, two, ["train"], plain)
-        reader = open_mirror(SETS, two, plain, split) if mirror else plain
+        reader = open_mirror(SETS, two, plain, split) if mirrored else plain
         read = reader.read(split.rows[::-1])[::-1]
         reader.close()
     ids = [f"photo-{k:02d}" for k in range(12)]
     assert [photo.id for photo in split.photos] == ids + [f"more/{k}" for k in ids]
     np.testing.assert_array_equal(split.weights, [1.0] * 12 + [0.5] * 12)
     expected = [
-        values_of(two, name, mirror)[photo]
+        values_of(two, name, mirrored)[photo]
         for name in ("made-up", "more")
         for photo in ids
     ]

@@ -133,25 +133,6 @@ def test_unreadable_photos_are_reported_and_the_others_extracted(report):
     assert all("\n" not in line for line in lines)
 
 
-def test_a_second_call_keeps_the_files(work, report):
-    before = report[0].path.stat().st_mtime_ns
-    again = run(work, mirror=True)
-    assert [file.extracted for file in again] == [0, 0]
-    assert again[0].unreadable == report[0].unreadable
-    assert again[0].path.stat().st_mtime_ns == before
-    assert "all already present" in again[0].lines()[0]
-
-
-def test_features_of_another_encoder_are_refused_or_overwritten(tmp_path):
-    prepare(tmp_path)
-    run(tmp_path)
-    other = experiment(seed=1)
-    with pytest.raises(FeatureError, match=r"weights_digest.*--overwrite"):
-        extract(other, tmp_path, progress=False)
-    again = extract(other, tmp_path, overwrite=True, progress=False)
-    assert again[0].extracted == TRAIN + VAL
-
-
 def test_an_unknown_split_and_an_absent_file_of_weights_are_refused(tmp_path, work):
     with pytest.raises(FeatureError, match=r"which has \['train', 'val'\]"):
         run(work, mirror_splits=["test"])

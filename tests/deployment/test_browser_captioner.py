@@ -200,7 +200,7 @@ def photos(tmp_path_factory):
     contents = [content for _, content, _ in example_pictures(scene_net=False)[:3]]
     contents += [path.read_bytes() for path in (ROOT / "docs/images").glob("*.jpg")]
     for number in range(50 - len(contents)):
-        image, stored = make_scene(0, "test", number)[0], io.BytesIO()
+        image, stored = make_scene("test", number)[0], io.BytesIO()
         image.save(stored, "JPEG" if number % 2 else "PNG")
         contents.append(stored.getvalue())
     for number, content in enumerate(contents):

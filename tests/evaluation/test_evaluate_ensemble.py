@@ -18,7 +18,7 @@ def place(tmp_path_factory):
     """Prepared data and a run; the mirrored views are those of mirrored locations."""
     place = make_place(tmp_path_factory.mktemp("ensemble"))
     path = feature_path(place.data, EXPERIMENT.encoder)
-    mirrored = feature_path(place.data, EXPERIMENT.encoder, mirror=True, split="val")
+    mirrored = feature_path(place.data, EXPERIMENT.encoder, "val")
     mirrored.write_bytes(path.read_bytes())
     with edited(mirrored) as file:
         features = file["features"][:]
@@ -48,7 +48,7 @@ def test_copies_of_a_model_over_equal_views_are_that_model(place):
 
 
 def test_absent_mirrored_features_are_named_in_one_line(place):
-    path = feature_path(place.data, EXPERIMENT.encoder, True, "val")
+    path = feature_path(place.data, EXPERIMENT.encoder, "val")
     moved = path.rename(path.with_suffix(".away"))
     try:
         with refused(FeatureError, r"mirror-val\.h5.*--mirror-split val"):

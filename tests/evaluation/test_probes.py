@@ -80,7 +80,7 @@ def measure(scenes, **visible):
     found = measure_regions(
         model,
         Reader(),
-        Split("test", scenes, np.arange(len(scenes)), []),
+        Split("test", scenes, np.arange(len(scenes)), [], np.ones(len(scenes))),
         captions,
         {name: Target({}, region) for name, region in visible.items()},
         DecodingSettings(batch_size=2),
@@ -140,7 +140,7 @@ def layered():
         photo("q", ("star", (5, 5, 10, 10))),  # cell 3
         photo("r", ("star", (5, 5, 10, 10))),  # without a target
     ]
-    return Split("val", photos, np.array([0, 3, 1]), [[]] * 3)
+    return Split("val", photos, np.array([0, 3, 1]), [[]] * 3, np.ones(3))
 
 
 TARGETS = {

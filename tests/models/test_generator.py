@@ -1,7 +1,5 @@
 """Ensembles: mean probabilities, copies of one model, mirrored photos."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 import tiny_captioner as tiny
@@ -46,18 +44,6 @@ def test_words_and_attention_are_the_means_of_the_members(members, photos):
 
     found = Generator(members).generate(photos, DECODING)
     assert_hypotheses_are_read(found, read)
-
-
-@pytest.mark.parametrize("method", ["beam", "sample"])
-def test_an_ensemble_of_copies_of_a_model_is_that_model(members, photos, method):
-    model, decoding = members[0], dataclasses.replace(DECODING, method=method)
-    expected = model.generate(photos, decoding, seeds=range(4))
-    ensemble = Generator([model] * 3)
-    assert len(ensemble.weights) == len(model.weights)
-    found = ensemble.generate(photos, decoding, seeds=range(4))
-    np.testing.assert_array_equal(found.tokens, expected.tokens)
-    for name, ours, theirs in zip(found._fields, found, expected, strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6, err_msg=name)
 
 
 def test_the_attention_of_a_mirrored_photo_is_flipped_back(members, photos):

@@ -40,7 +40,7 @@ MOST_BYTES = 5_000_000  # of a file in the package
 
 IMAGES = np.random.default_rng(0).random((3, 12, 12), np.float32)
 MODELS = {
-    "RAM": lambda rng: tiny_glimpses.build(rng, core="lstm"),
+    "RAM": tiny_glimpses.build,
     "DRAW": lambda rng: tiny_drawing.build(rng, 12, 12),
     "DRAW without attention": lambda rng: tiny_drawing.build(rng, 12, 12, attention=0),
     "windows": lambda rng: randomised(
@@ -70,6 +70,17 @@ def test_a_saved_model_computes_the_same(rng, tmp_path, make):
         if generator is not None:
             generator.state.assign([0, 7])
     assert_equal_leaves(model(inputs), loaded(inputs))
+
+
+@pytest.mark.parametrize(
+    "make", [made_up_digits.experiment, tiny_reader.experiment], ids=["RAM", "words"]
+)
+def test_the_same_seed_gives_the_same_weights_and_another_one_others(make):
+    one, same, other = (
+        build_model(make(training={"seed": k})).get_weights() for k in (1, 1, 2)
+    )
+    assert_equal_leaves(one, same)
+    assert not np.allclose(max(one, key=np.size), max(other, key=np.size))
 
 
 def outputs(folder):
@@ -164,7 +175,7 @@ def test_a_model_of_other_settings_is_refused(tmp_path, experiment, changes):
     [
         ("width", 4096, "weights, more than"),
         ("width", 10**8, "config.settings.width"),
-        ("core", ["lstm"], "config.settings.core"),
+        ("core", "lstm", "config.settings.core"),
         ("unknown", 1, "config.settings.unknown"),
     ],
 )

@@ -137,7 +137,7 @@ def test_other_digits_and_initial_models_of_other_settings_are_refused(
     with pytest.raises(RunError, match="started with other digits"):
         go(other, "ram", tmp_path, resume=True, **changes)
     source = {"training": {"init_from": str(runs("words").model)}}
-    with pytest.raises(ModelFileError, match=r"settings of \[reader\]"):
+    with pytest.raises(ModelFileError, match="other settings of the model"):
         go(work, "words", tmp_path, reader={"width": 17}, **source)
 
 

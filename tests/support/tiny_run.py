@@ -78,7 +78,7 @@ def write_features(
     folder, ids, features, mirror=False, identity=IDENTITY, shards=False
 ):
     """Write a feature file of all photos."""
-    path = feature_path(folder, experiment().encoder, mirror)
+    path = feature_path(folder, experiment().encoder, "train" if mirror else None)
     assert len(ids) <= SHARD_ROWS
     with FeatureWriter(path, identity, ids, mirror, shards=shards) as writer:
         writer.shard(0).write(features, [""] * len(ids))

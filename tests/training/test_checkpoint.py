@@ -1,7 +1,5 @@
 """Checkpoints: every variable is restored, and damaged files are refused."""
 
-import zipfile
-
 import keras
 import numpy as np
 import pytest
@@ -14,7 +12,7 @@ from refusals import refusal
 from tiny_run import experiment
 from zip_members import npy, replace_members
 
-from show_attend_tell.runtime.errors import RunError, TrainingError
+from show_attend_tell.runtime.errors import RunError
 from show_attend_tell.training.checkpoint import (
     Position,
     read_position,
@@ -74,17 +72,6 @@ def test_a_checkpoint_restores_every_variable_and_the_position(stored, other):
     assert int(model.optimizer.iterations) == 2
     take_step(model, 2)  # the same dropout, moments, average and rate
     assert_equal_leaves(state(model), later)
-
-
-def test_nothing_is_pickled_and_no_temporary_file_is_left(stored):
-    path, _, _ = stored
-    assert [file.name for file in path.parent.iterdir()] == [path.name]
-    with zipfile.ZipFile(path) as archive:
-        assert archive.testzip() is None
-        for name in archive.namelist():
-            if name.endswith(".npy"):
-                with archive.open(name) as file:
-                    assert np.load(file, allow_pickle=False).dtype != object
 
 
 def test_a_failed_checkpoint_leaves_the_earlier_one(stored, other, monkeypatch):
@@ -165,16 +152,3 @@ def test_arrays_of_other_types_or_values_are_refused(
     first = npy(values(np.load(stored[0])["model/0000"]))
     replace_members(stored[0], {"model/0000.npy": first}, path)
     assert message in refusal_of(path, other)
-
-
-@pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_values_that_are_not_finite_are_never_written(stored, tmp_path, value):
-    model = build(seed=3)
-    path = tmp_path / "checkpoint.npz"
-    path.write_bytes(b"the earlier one")
-    weight = model.trainable_variables[2]
-    weight.assign(np.full(weight.shape, value, np.float32))
-    with pytest.raises(TrainingError, match=weight.path):
-        save_checkpoint(path, model, POSITION)
-    assert path.read_bytes() == b"the earlier one"
-    assert [file.name for file in tmp_path.iterdir()] == [path.name]

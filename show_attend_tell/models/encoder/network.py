@@ -223,27 +223,19 @@ def _pixel_scaling(network: str) -> tuple[Callable, str]:
 def _build_network(settings: EncoderSettings) -> keras.Model:
     """Build the whole network, without its classifier, with the requested weights."""
     ours, source = settings.network == "SceneNet", settings.weights
-    if source == ("imagenet" if ours else "scenes"):
+    known = ["scenes", "none"] if ours else ["imagenet", "none"]
+    known += ["imagenet_8bit"] * (settings.network == "VGG16")
+    is_file = source not in BUILT_IN_WEIGHTS
+    if not (Path(source).is_file() if is_file else source in known):
         raise EncoderError(
-            f"`weights` of {settings.network} must be "
-            f"{'scenes' if ours else 'imagenet'}, none or a file. Received: {source!r}"
-        )
-    quantised, is_file = source == "imagenet_8bit", source not in BUILT_IN_WEIGHTS
-    if quantised and settings.network != "VGG16":
-        raise EncoderError(
-            "`weights` must be 'imagenet_8bit' with VGG16 only. Received: "
-            f"{settings.network}; use 'imagenet', which Keras downloads"
-        )
-    if is_file and not Path(source).is_file():
-        raise EncoderError(
-            f"`weights` must be {', '.join(BUILT_IN_WEIGHTS)} or a file that exists. "
-            f"Received: {source!r}; correct the path"
+            f"`weights` of {settings.network} must be {', '.join(known)} or a file "
+            f"that exists. Received: {source!r}; correct it"
         )
     if ours:
         network = scene_net.build_scene_net(settings.image_size)
     else:
         network = _build_application(settings)
-    if quantised:
+    if source == "imagenet_8bit":
         for name, arrays in packaged_weights().items():
             network.get_layer(name).set_weights(arrays)
     if is_file or source == "scenes":

@@ -131,13 +131,9 @@ def read_into_file(
         search: the compiled reader.
         model_file: the file of its model, whose identity each row records.
         paths: crops, and folders, which are searched recursively.
-        out: a ``.jsonl`` file.
-
-    Raises:
-        OutputFileError: `out` does not end in ``.jsonl``, or see :class:`Journal`.
+        out: a ``.jsonl`` file; see :class:`Journal`.
     """
     out = Path(out)
-    require_jsonl(out)
     files = distinct_photos(find_photos(paths))
     author = f"{file_identity(model_file)}, beam {search.beam}"
     if search.lexicon is not None:

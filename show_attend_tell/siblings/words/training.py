@@ -13,7 +13,6 @@ from show_attend_tell.config.words import ReadExperiment
 from show_attend_tell.data.words import PAD, STEPS, TOKENS, WordData, encode_words
 from show_attend_tell.inference.visualization.attention_figure import figure_to_array
 from show_attend_tell.runtime.backend import UNROLLED
-from show_attend_tell.runtime.errors import ModelFileError
 from show_attend_tell.siblings.models import load_model
 from show_attend_tell.siblings.training import SiblingTask, train_task
 from show_attend_tell.siblings.words.augmentation import (
@@ -68,7 +67,8 @@ class ReadTask(SiblingTask):
         """Return the task with the prepared words and the initial model."""
         task = super().open(experiment, work, runs_folder)
         if source := experiment.training.init_from:
-            copy_weights(runs.find_model(source, runs_folder), task.model)
+            model = load_model(runs.find_model(source, runs_folder), "read", experiment)
+            task.model.set_weights(model.get_weights())
             task.starts_trained = task.start_counts = True
         return task
 
@@ -142,21 +142,6 @@ class ReadTask(SiblingTask):
                 if reading.attention is not None and reading.word:
                     image = figure_to_array(draw_reading(reading), DPI)[None]
                     tf.summary.image(f"attention/{row}", image)
-
-
-def copy_weights(path: Path, model: Reader) -> None:
-    """Copy the weights of a model file into a reader.
-
-    Raises:
-        ModelFileError: the file is absent, damaged, or of other settings.
-    """
-    source = load_model(path, "read")
-    if source.settings != model.settings:
-        raise ModelFileError(
-            f"{path}: must have the settings of [reader] of the experiment; restore "
-            "them, or start from another model"
-        )
-    model.set_weights(source.get_weights())
 
 
 def split_targets(targets: np.ndarray) -> tuple[np.ndarray, ...]:

@@ -93,17 +93,6 @@ def test_generation_equals_the_equations_and_reads_no_encoder(rng, changes):
     np.testing.assert_array_equal(after, before)
 
 
-def test_the_noise_differs_between_steps_rows_and_calls(rng):
-    model = tiny.build(rng, latent=8)
-    one, other = (ops.convert_to_numpy(model.sample_noise(2000)) for _ in range(2))
-    assert one.shape == (2000, T, 8)
-    flat = np.concatenate([one, other], axis=1).transpose(1, 0, 2).reshape(2 * T, -1)
-    correlation = np.corrcoef(flat) - np.eye(2 * T)
-    assert np.abs(correlation).max() < 5 / np.sqrt(flat.shape[1])
-    assert abs(flat.mean()) < 0.02
-    assert flat.std() == pytest.approx(1, abs=0.02)
-
-
 def test_the_papers_models_have_their_numbers_of_weights():
     lstms = (2 * 784 + 256 + 256 + 1) * 1024 + (100 + 256 + 1) * 1024
     maps = 2 * 257 * 100 + 257 * 784

@@ -20,11 +20,8 @@ from show_attend_tell.siblings.ram.retina import see
 
 VARIANTS = {
     "the default": {},
-    "an LSTM": {"core": "lstm"},
     "a linear policy": {"location_width": 0},
     "the centre first": {"first": "centre"},
-    "a learned first place": {"first": "learned"},
-    "a reach of 3 pixels": {"reach": 3.0},
 }
 
 
@@ -58,11 +55,9 @@ def test_outputs_equal_the_equations(rng, changes, at_random):
         np.testing.assert_allclose(ours[name], values, **tiny.TOLERANCE, err_msg=name)
 
 
-@pytest.mark.parametrize("per", ["sum", "mean"])
 @pytest.mark.parametrize("baseline", ["learned", "moving", "samples"])
-def test_the_loss_is_that_of_its_equation(rng, baseline, per):
-    changes = {"baseline": baseline, "reinforce_per": per, "reinforce_weight": 0.7}
-    model = tiny.build(rng, samples=2, **changes)
+def test_the_loss_is_that_of_its_equation(rng, baseline):
+    model = tiny.build(rng, samples=2, baseline=baseline, reinforce_weight=0.7)
     model.moving.assign(0.3)
     batch = tiny.batch(rng, 2 * B)
     outputs, labels = expected(model, batch), batch[1][::2]
@@ -80,8 +75,7 @@ def test_the_loss_is_that_of_its_equation(rng, baseline, per):
         row = np.log(np.exp(logits).sum()) - logits[repeated[n]]
         if baseline == "learned":
             row += 0.5 * np.sum((rewards[n] - b) ** 2)
-        term = (rewards[n] - b) * outputs["log_probs"][n]
-        row -= 0.7 * (term.sum() if per == "sum" else term.mean())
+        row -= 0.7 * ((rewards[n] - b) * outputs["log_probs"][n]).sum()
         rows.append(row)
     assert loss == pytest.approx(np.mean(rows), rel=1e-4)
     moved = 0.9 * 0.3 + 0.1 * rewards.mean()
@@ -180,15 +174,6 @@ def test_the_number_of_parameters_does_not_depend_on_the_glimpses(glimpses):
     changes = GlimpseSettings(glimpses=glimpses, location_width=0)
     model = RecurrentAttention(changes, 28)
     assert sum(np.prod(w.shape) for w in model.trainable_weights) == 209_677
-
-
-def test_the_same_seed_gives_the_same_weights_and_another_one_others():
-    weights = [
-        np.asarray(RecurrentAttention(tiny.settings(), 12, seed=k).see_what.kernel)
-        for k in (1, 1, 2)
-    ]
-    np.testing.assert_array_equal(weights[0], weights[1])
-    assert np.abs(weights[0] - weights[2]).max() > 0.01
 
 
 def test_a_compiled_prediction_equals_the_other_one(monkeypatch):

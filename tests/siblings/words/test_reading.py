@@ -74,7 +74,7 @@ def test_bad_crops_are_one_line_each_and_the_others_are_read(
     assert "an empty crop" in printed.err
 
 
-def test_a_file_of_words_is_resumed(model_file, search, folder, tmp_path):
+def test_a_file_of_words_is_resumed(model_file, search, folder, tmp_path, capsys):
     out = tmp_path / "words.jsonl"
     whole = read_into_file(search, model_file, [folder], out)
     assert whole.summary() == f"{out}: 4 words written"
@@ -89,8 +89,8 @@ def test_a_file_of_words_is_resumed(model_file, search, folder, tmp_path):
     listed = Searcher(search.model, lexicon=Lexicon(["a"]))
     with pytest.raises(OutputFileError, match="its words were made by"):
         read_into_file(listed, model_file, [folder], out)
-    with pytest.raises(OutputFileError, match="must end in .jsonl"):
-        read_into_file(search, model_file, [folder], tmp_path / "a.csv")
+    assert exit_code("read", folder, "--model", model_file, "--out", "a.csv") == 1
+    assert "`out` must end in .jsonl" in capsys.readouterr().err
 
 
 def test_a_page_and_figures_show_every_word_that_was_read(
