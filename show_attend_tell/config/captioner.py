@@ -18,7 +18,6 @@ from show_attend_tell.config.fields import (
     Positive,
     Rate,
     Seed,
-    drops,
 )
 
 # Limits of memory and time: a model file states these values too.
@@ -56,8 +55,6 @@ class EncoderSettings:
     mirror: bool = False
     seed: Seed = 0
 
-    _drop = drops(trainable_from="")
-
 
 class Decoder(NamedTuple):
     """The properties of a decoder that settings and captioners depend on."""
@@ -87,6 +84,7 @@ class ModelSettings:
         embedding_width: m. lstm_width: n. attention_width: width of f_att.
         attention_layers: dense layers on the annotations in f_att; tanh between
             them, none after the last (the authors use 2 for COCO).
+        activation: activation of f_att, ``tanh``, the authors'.
         init_layers: dense layers in each of f_init,c and f_init,h.
         selector: whether there is a gate beta.
         prev2out: whether the deep output has a term of the previous word.
@@ -108,6 +106,7 @@ class ModelSettings:
     lstm_width: Positive = 512
     attention_width: Positive = 512
     attention_layers: Annotated[int, Field(ge=1, le=4)] = 1
+    activation: Literal["tanh"] = "tanh"
     init_layers: Annotated[int, Field(ge=1, le=4)] = 1
     selector: bool = True
     prev2out: bool = True
@@ -118,8 +117,6 @@ class ModelSettings:
     channel_dropout: Rate = 0.0
     scale_annotations: bool = False
     initializer: Literal["normal", "glorot"] = "normal"
-
-    _drop = drops(activation="tanh")
 
     @property
     def attends(self) -> bool:

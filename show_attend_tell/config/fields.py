@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 STRICT = ConfigDict(extra="forbid", str_strip_whitespace=True, allow_inf_nan=False)
@@ -19,21 +19,6 @@ NonNegative = Annotated[float, Field(ge=0)]
 Rate = Annotated[float, Field(ge=0, lt=1)]
 # Sums such as seed + 4 must fit the 32 bits of a random generator's state.
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
-
-
-def drops(**retired: object):
-    """Return a validator that drops keys of version 0.3 whose values have no effect."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def drop(cls, values):
-        keys = getattr(values, "kwargs", values)  # of a call of the class, or a table
-        if not isinstance(keys, dict):
-            return values
-        kept = {k: v for k, v in keys.items() if retired.get(k, ...) != v}
-        return kept if keys is values else type(values)(values.args, kept)
-
-    return drop
 
 
 @dataclass(frozen=True, config=STRICT)

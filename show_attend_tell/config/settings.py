@@ -30,7 +30,6 @@ from show_attend_tell.config.fields import (
     OptimiserSettings,
     Positive,
     Rate,
-    drops,
 )
 from show_attend_tell.config.siblings import DigitExperiment, GenerationExperiment
 from show_attend_tell.config.words import ReadExperiment
@@ -44,6 +43,11 @@ _LONGEST_TEXT, _LONGEST_LINE = 2**16, 2**13  # characters
 # not UTF-8 (ValueError), and lists that are nested too deeply.
 TOML_ERRORS = (ValueError, RecursionError)
 _MOST_FAULTS = 5  # faults that one message names
+# Keys that runs of version 0.3 hold, and the values without effect.
+_RETIRED = {
+    "encoder": {"trainable_from": ""},
+    "training": {"encoder_learning_rate": 1e-5, "rollouts": "beam", "text": []},
+}
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -124,8 +128,6 @@ class TrainingSettings(OptimiserSettings):
     initial_share: Rate = 0.0
     metric: Literal["BLEU-4", "CIDEr"] = "BLEU-4"
     precision: Literal["float32", "bfloat16"] = "float32"
-
-    _drop = drops(encoder_learning_rate=1e-5, rollouts="beam", text=[])
 
     @model_validator(mode="after")
     def _check_objective(self):
@@ -277,6 +279,10 @@ def read_experiment_file(path: str | Path) -> AnyExperiment:
         raise ConfigError(
             f"{path}: cannot be read as TOML: {one_line(error)}"
         ) from None
+    for name, retired in _RETIRED.items():
+        if isinstance(table := values.get(name), dict):
+            kept = {k: v for k, v in table.items() if retired.get(k, ...) != v}
+            values[name] = kept
     return experiment_from_dict({"name": path.stem, **values}, str(path))
 
 

@@ -21,7 +21,6 @@ from show_attend_tell.config.fields import (
     Positive,
     Rate,
     Width,
-    drops,
 )
 
 DIGIT = 28  # side of a digit of MNIST, in pixels
@@ -67,15 +66,19 @@ class GlimpseSettings:
         glimpses: T, number of glimpses at a picture.
         locations: ``learned``, or ``random``: uniform places, the baseline of a learned
             policy.
-        first: the first place: ``random`` (uniform), or ``centre``.
+        first: the first place: ``random`` (uniform), ``centre``, or ``learned``.
+        reach: distance in pixels between the centre and the coordinate 1; 0 is half the
+            picture's side.
         deviation: sigma of the location policy, in coordinates.
         reinforce_weight: lambda, weight of the REINFORCE term.
+        reinforce_per: the ``sum`` of that term over glimpses, or their ``mean``.
         baseline: ``learned`` (the paper's b_t), ``moving``, the average reward of
             earlier batches, or ``samples``, the reward of the picture's other runs.
         baseline_decay: decay of the moving average.
         samples: runs for each picture in training; multiplies the batch size.
         policy_reaches: what the REINFORCE term trains: the ``location`` network alone,
             or through it also the ``core`` and the glimpse network.
+        core: ``relu`` (the paper's for digits) or ``lstm``.
         width: width of the core and of the glimpse network's output.
         glimpse_width: width of the layers on the retina and on the place.
         location_width: width of a hidden layer of the location network; 0 for none.
@@ -85,18 +88,20 @@ class GlimpseSettings:
     scales: Annotated[int, Field(ge=1, le=8)] = 1
     glimpses: Annotated[int, Field(ge=1, le=32)] = 6
     locations: Literal["learned", "random"] = "learned"
-    first: Literal["random", "centre"] = "random"
+    first: Literal["random", "centre", "learned"] = "random"
+    reach: NonNegative = 0.0
     deviation: Annotated[float, Field(gt=0)] = 0.1
     reinforce_weight: NonNegative = 0.01
+    reinforce_per: Literal["sum", "mean"] = "sum"
     baseline: Literal["learned", "moving", "samples"] = "learned"
     baseline_decay: Rate = 0.9
     samples: Annotated[int, Field(ge=1, le=1000)] = 1
     policy_reaches: Literal["location", "core"] = "location"
+    core: Literal["relu", "lstm"] = "relu"
     width: Width = 256
     glimpse_width: Width = 128
     location_width: Annotated[int, Field(ge=0, le=4096)] = 128
 
-    _drop = drops(core="relu", reach=0.0, reinforce_per="sum")
     _check_baseline = model_validator(mode="after")(require_samples)
 
 

@@ -40,7 +40,7 @@ MOST_BYTES = 5_000_000  # of a file in the package
 
 IMAGES = np.random.default_rng(0).random((3, 12, 12), np.float32)
 MODELS = {
-    "RAM": tiny_glimpses.build,
+    "RAM": lambda rng: tiny_glimpses.build(rng, core="lstm"),
     "DRAW": lambda rng: tiny_drawing.build(rng, 12, 12),
     "DRAW without attention": lambda rng: tiny_drawing.build(rng, 12, 12, attention=0),
     "windows": lambda rng: randomised(
@@ -175,7 +175,7 @@ def test_a_model_of_other_settings_is_refused(tmp_path, experiment, changes):
     [
         ("width", 4096, "weights, more than"),
         ("width", 10**8, "config.settings.width"),
-        ("core", "lstm", "config.settings.core"),
+        ("core", ["lstm"], "config.settings.core"),
         ("unknown", 1, "config.settings.unknown"),
     ],
 )

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 from keras import ops
+from oracle import lstm_update
 from random_weights import randomised
 from tiny_captioner import gradient_function
 from tiny_draw import short
@@ -84,14 +85,14 @@ def run(model, image, first, steps, at_random=False):
     def dense(name, x):
         return x @ W[name][0] + W[name][1]
 
-    h = np.zeros(s.width)
+    h = c = np.zeros(s.width)
     names = ("locations", "means", "log_probs", "baselines", "step_logits")
     out = {key: [] for key in names}
     for t in range(s.glimpses):
         place = steps[t] if at_random and t else first
         if t == 0 and s.first == "centre":
             place = np.zeros(2)
-        if not at_random and t:
+        if not at_random and (t or s.first == "learned"):
             hidden = relu(dense("locate_hidden", h)) if s.location_width else h
             mean = np.tanh(dense("locate", hidden))
             place = mean + s.deviation * steps[t]
@@ -105,6 +106,7 @@ def run(model, image, first, steps, at_random=False):
         what = relu(dense("see_what", retina(image, place, s, model.reach)))
         where = relu(dense("see_where", place))
         g = relu(dense("join_what", what) + dense("join_where", where))
-        h = relu(dense("from_state", h) + dense("from_glimpse", g))
+        gates = dense("from_state", h) + dense("from_glimpse", g)
+        h, c = lstm_update(gates, c) if s.core == "lstm" else (relu(gates), c)
         out["step_logits"].append(dense("act", h))
     return {"logits": dense("act", h), **{k: np.array(v) for k, v in out.items() if v}}

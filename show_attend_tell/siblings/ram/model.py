@@ -25,7 +25,8 @@ Weights that each term reaches:
   ``policy_reaches = "core"`` it also reaches what h was computed from. Its density is
   the density of l~ before clipping: the clipped place is not a sample of N.
 
-T glimpses have T - 1 sampled places.
+T glimpses have T - 1 sampled places, or T with ``first = "learned"``, where f_l(h_0)
+samples the first place.
 """
 
 import math
@@ -36,6 +37,7 @@ import numpy as np
 from keras import ops
 
 from show_attend_tell.config.siblings import GlimpseSettings
+from show_attend_tell.models.lstm.cell import lstm_update
 from show_attend_tell.models.lstm.hard_attention import mean_of_others, moved_average
 from show_attend_tell.siblings.classifier import DigitClassifier
 from show_attend_tell.siblings.layers import make_dense
@@ -48,10 +50,10 @@ class PlaceNoise(NamedTuple):
     """The random numbers that decide the places of a batch.
 
     ``steps`` is standard normal noise where f_l chooses the place, or 0 for its mean;
-    with random locations it is the place itself. Its first is not used.
+    with random locations it is the place itself.
     """
 
-    first: object  # (R, 2), l_1
+    first: object  # (R, 2), l_1 unless f_l chooses it
     steps: object  # (R, T, 2)
 
 
@@ -66,7 +68,7 @@ class RecurrentAttention(DigitClassifier):
 
     def __init__(self, settings, canvas, classes=10, seed=0, **kwargs):
         super().__init__(settings, canvas, classes, seed, **kwargs)
-        self.reach = canvas / 2  # pixels from the centre to the coordinate 1
+        self.reach = self.settings.reach or canvas / 2
         self.glimpses = self.settings.glimpses
         self.generator = keras.random.SeedGenerator(seed)
         s = self.settings
@@ -81,10 +83,12 @@ class RecurrentAttention(DigitClassifier):
         self.see_where = dense(2, s.glimpse_width, "see_where", "relu")
         self.join_what = dense(s.glimpse_width, s.width, "join_what")
         self.join_where = dense(s.glimpse_width, s.width, "join_where")
-        self.from_state = dense(s.width, s.width, "from_state")
-        # With the identity, the state neither fades nor grows over many steps.
-        self.from_state.kernel.assign(np.eye(s.width))
-        self.from_glimpse = dense(s.width, s.width, "from_glimpse")
+        gates = 4 * s.width if s.core == "lstm" else s.width
+        self.from_state = dense(s.width, gates, "from_state")
+        if s.core == "relu":
+            # With the identity, the state neither fades nor grows over many steps.
+            self.from_state.kernel.assign(np.eye(s.width))
+        self.from_glimpse = dense(s.width, gates, "from_glimpse")
         before, self.locate = s.location_width or s.width, []
         if s.location_width:
             self.locate.append(dense(s.width, before, "locate_hidden", "relu"))
@@ -137,31 +141,35 @@ class RecurrentAttention(DigitClassifier):
             the last; ``locations`` (R, T, 2), the clipped places; and for the D sampled
             places ``means`` (R, D, 2), ``log_probs`` and ``baselines`` (R, D).
         """
-        s, place = self.settings, noise.first
-        if s.first == "centre":
-            place = ops.zeros_like(place)
-        h = ops.zeros((ops.shape(images)[0], s.width))
+        s = self.settings
+        state = self._start(images)
         places, means, log_probs, baselines, states = [], [], [], [], []
         for t in range(s.glimpses):
-            if t and at_random:
-                place = noise.steps[:, t]
-            elif t:
-                mean, place, log_prob = self._sample_place(h, noise.steps[:, t])
+            place = noise.steps[:, t] if at_random and t else noise.first
+            if t == 0 and s.first == "centre":
+                place = ops.zeros_like(noise.first)
+            if not at_random and (t or s.first == "learned"):
+                mean, place, log_prob = self._sample_place(state[0], noise.steps[:, t])
                 means.append(mean)
                 log_probs.append(log_prob)
-                baselines.append(self.expect(ops.stop_gradient(h))[:, 0])
+                baselines.append(self.expect(ops.stop_gradient(state[0]))[:, 0])
             place = ops.clip(place, -1.0, 1.0)
             places.append(place)
-            h = self._step(h, self._glimpse(images, place))
-            states.append(h)
+            state = self._step(state, self._glimpse(images, place))
+            states.append(state[0])
         outputs = {
-            "logits": self.act(h),
+            "logits": self.act(state[0]),
             "step_logits": self.act(ops.stack(states, axis=1)),
             "locations": ops.stack(places, axis=1),
         }
         named = {"means": means, "log_probs": log_probs, "baselines": baselines}
         sampled = {k: ops.stack(v, axis=1) for k, v in named.items() if v}
         return {**outputs, **sampled}
+
+    def _start(self, images):
+        """Return h_0, and the cell of an LSTM; (R, width) each."""
+        zeros = ops.zeros((ops.shape(images)[0], self.settings.width))
+        return (zeros, zeros) if self.settings.core == "lstm" else (zeros,)
 
     def _glimpse(self, images, place):
         """Return g_t, (R, width)."""
@@ -171,9 +179,12 @@ class RecurrentAttention(DigitClassifier):
         what, where = self.see_what(seen), self.see_where(place)
         return ops.relu(self.join_what(what) + self.join_where(where))
 
-    def _step(self, h, glimpse):
-        """Return h_t, (R, width)."""
-        return ops.relu(self.from_state(h) + self.from_glimpse(glimpse))
+    def _step(self, state, glimpse):
+        """Return the core's next state."""
+        gates = self.from_state(state[0]) + self.from_glimpse(glimpse)
+        if self.settings.core == "lstm":
+            return lstm_update(gates, state[1])
+        return (ops.relu(gates),)
 
     def _sample_place(self, h, noise):
         """Return mu, l~ and log N(l~; mu, sigma^2 I); (R, 2), (R, 2) and (R,)."""
@@ -211,7 +222,8 @@ class RecurrentAttention(DigitClassifier):
         if self.settings.baseline == "learned":
             terms["baseline_error"] = ops.sum(ops.square(difference), axis=1) / 2
         advantages = ops.stop_gradient(difference)  # (R, D) or (R, 1)
-        terms["reinforce"] = -ops.sum(advantages * outputs["log_probs"], axis=1)
+        average = ops.mean if self.settings.reinforce_per == "mean" else ops.sum
+        terms["reinforce"] = -average(advantages * outputs["log_probs"], axis=1)
         return terms
 
     def _baseline(self, reward, outputs):

@@ -19,6 +19,7 @@ class Prediction(NamedTuple):
 
     probabilities: np.ndarray  # (N, classes)
     locations: np.ndarray | None  # (N, T, 2), None for a classifier of whole pictures
+    means: np.ndarray | None  # (N, D, 2), None where no policy chose the places
     steps: np.ndarray | None = None  # (N, T, classes), probabilities after each glimpse
 
     @property
@@ -90,7 +91,7 @@ class Predictor:
             outputs["steps"] = ops.softmax(outputs.pop("step_logits"))
         return probabilities, *(
             ops.convert_to_numpy(outputs[name]) if name in outputs else None
-            for name in ("locations", "steps")
+            for name in ("locations", "means", "steps")
         )
 
     def _classify(self, images, *noise, at_random=False):

@@ -20,8 +20,11 @@ from show_attend_tell.siblings.ram.retina import see
 
 VARIANTS = {
     "the default": {},
+    "an LSTM": {"core": "lstm"},
     "a linear policy": {"location_width": 0},
     "the centre first": {"first": "centre"},
+    "a learned first place": {"first": "learned"},
+    "a reach of 3 pixels": {"reach": 3.0},
 }
 
 
@@ -55,9 +58,11 @@ def test_outputs_equal_the_equations(rng, changes, at_random):
         np.testing.assert_allclose(ours[name], values, **tiny.TOLERANCE, err_msg=name)
 
 
+@pytest.mark.parametrize("per", ["sum", "mean"])
 @pytest.mark.parametrize("baseline", ["learned", "moving", "samples"])
-def test_the_loss_is_that_of_its_equation(rng, baseline):
-    model = tiny.build(rng, samples=2, baseline=baseline, reinforce_weight=0.7)
+def test_the_loss_is_that_of_its_equation(rng, baseline, per):
+    changes = {"baseline": baseline, "reinforce_per": per, "reinforce_weight": 0.7}
+    model = tiny.build(rng, samples=2, **changes)
     model.moving.assign(0.3)
     batch = tiny.batch(rng, 2 * B)
     outputs, labels = expected(model, batch), batch[1][::2]
@@ -75,7 +80,8 @@ def test_the_loss_is_that_of_its_equation(rng, baseline):
         row = np.log(np.exp(logits).sum()) - logits[repeated[n]]
         if baseline == "learned":
             row += 0.5 * np.sum((rewards[n] - b) ** 2)
-        row -= 0.7 * ((rewards[n] - b) * outputs["log_probs"][n]).sum()
+        term = (rewards[n] - b) * outputs["log_probs"][n]
+        row -= 0.7 * (term.sum() if per == "sum" else term.mean())
         rows.append(row)
     assert loss == pytest.approx(np.mean(rows), rel=1e-4)
     moved = 0.9 * 0.3 + 0.1 * rewards.mean()

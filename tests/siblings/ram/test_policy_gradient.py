@@ -75,17 +75,17 @@ def enumerated(model, picture, label):
     one_hot = ops.convert_to_tensor(np.eye(5, dtype="float32")[index])
 
     def value():
-        h = ops.zeros((len(PATHS), model.settings.width))
+        state = model._start(images)
         probability = ops.ones((len(PATHS),))
         for t in range(T):
             if t:
-                mean, _, _ = model._sample_place(h, ops.zeros((len(PATHS), 2)))
+                mean, _, _ = model._sample_place(state[0], ops.zeros((len(PATHS), 2)))
                 for axis in range(2):
                     of_corners = corner_probabilities(mean[:, axis])  # (paths, 5)
                     chosen = ops.sum(of_corners * one_hot[:, t - 1, axis], axis=-1)
                     probability = probability * chosen
-            h = model._step(h, model._glimpse(images, noise.steps[:, t]))
-        right = ops.argmax(model.act(h), axis=-1) == label
+            state = model._step(state, model._glimpse(images, noise.steps[:, t]))
+        right = ops.argmax(model.act(state[0]), axis=-1) == label
         return ops.sum(probability * ops.cast(right, "float32"))
 
     value_now = float(value())
