@@ -233,6 +233,12 @@ def test_files_that_need_another_program_are_never_decoded(tmp_path, kind):
         load_photo(path)
 
 
+def test_the_list_of_formats_is_closed_and_known_to_pillow():
+    Image.init()
+    assert set(PHOTO_FORMATS) <= set(Image.OPEN)
+    assert not {"EPS", "PDF", "WMF", "EMF", "PSD"} & set(PHOTO_FORMATS)
+
+
 @pytest.mark.parametrize("kind", PHOTO_FORMATS)
 def test_damaged_photos_of_every_format_are_decoded_or_refused(kind, recwarn):
     whole = as_file(Image.linear_gradient("L").convert("RGB"), kind).getvalue()

@@ -89,6 +89,14 @@ def test_captions_of_both_orders_are_not_mixed_in_a_file(
         list(reranked.caption_photos([photos], CaptionRequest(min_confidence=0.5)))
 
 
+def test_the_command_line_captions_with_a_reranker(
+    pipeline, reranked, file, photos, command
+):
+    _, lines, _ = command("--model", pipeline.file, "--reranker", file, photos)
+    texts = [caption.sentence for caption in reranked.caption_photos([photos])]
+    assert [line.split(": ", 1)[1] for line in lines] == texts
+
+
 def test_a_region_is_captioned_with_a_reranker(reranked, photos):
     caption = reranked.caption(photos / "1.png", region=(0, 0, 40, 30))
     assert caption.words

@@ -89,6 +89,15 @@ def test_photos_one_by_one_get_the_captions_of_the_batch(
             np.testing.assert_allclose(one[0], many[b], 1e-5, 1e-6)
 
 
+def test_a_seed_fixes_the_sampled_captions_whatever_the_type_of_features(
+    model, photos, written
+):
+    again = write(model, photos.astype(np.float32), method="sample", seed=5)
+    np.testing.assert_array_equal(again.tokens, written["sample"].tokens)
+    others = [write(model, photos, method="sample", seed=seed) for seed in range(4)]
+    assert any((other.tokens != again.tokens).any() for other in others)
+
+
 @pytest.mark.parametrize("locations", ["likeliest", "sampled"])
 @pytest.mark.parametrize("method", ["beam", "greedy"])
 def test_the_context_of_a_word_is_that_of_its_reported_location(

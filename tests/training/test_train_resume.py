@@ -155,6 +155,13 @@ def test_the_seed_determines_the_model(whole, work, tmp_path, quick):
     assert len(different) > len(ours) / 2
 
 
+def test_resuming_a_finished_training_changes_nothing(whole, work, tmp_path, quick):
+    copied = Path(shutil.copytree(whole, tmp_path / "copied"))
+    summary = go(work, copied, resume=True, training=AVERAGED)
+    assert summary.steps == 3 * STEPS
+    assert_same_run(whole, copied)
+
+
 @pytest.mark.parametrize("interrupt", [interrupt_in_validation, fail_in_validation])
 def test_an_interrupted_validation_of_the_start_model_is_done_on_resuming(
     whole, work, tmp_path, quick, interrupt
