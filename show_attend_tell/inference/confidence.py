@@ -20,7 +20,7 @@ two logistic regressions:
 
     confidence = P(photo like the training photos) P(caption right | like)
 
-The first assumes that a fifth of the photos look nothing like the training photos. The
+The first assumes that a tenth of the photos look nothing like the training photos. The
 second is fitted to :func:`training.confidence.probability_right` of the validation
 captions.
 """

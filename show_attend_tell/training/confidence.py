@@ -2,7 +2,7 @@
 
 The equations are in :mod:`inference.confidence`. The validation photos are in
 distribution, other pictures are not. All photos of a set weigh the same, all
-out-of-distribution sets weigh the same, and together they have a fifth of the weight.
+out-of-distribution sets weigh the same, and together they have a tenth of the weight.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ from show_attend_tell.runtime.errors import CalibrationError
 
 RIDGE = 0.03  # penalty of both regressions
 DIRECTIONS = 128  # k
-UNLIKE = 0.2  # share of photos that look nothing like the training photos
+UNLIKE = 0.1  # share of photos that look nothing like the training photos
 _WORD_RIDGE = 0.05  # of the regressions of words on z, whose variance is 1
 _LEAST_SHARE, _MOST_SHARE = 1 / 300, 0.3  # of photos with a content word
 # A logistic regression on log(CIDEr + 0.1) of 120 captions that a person judged; see
