@@ -217,12 +217,12 @@ def test_exported_files_are_those_of_the_page(sources, tmp_path, monkeypatch):
         shipped_file("generate")
     for name in SHIPPED.values():
         export(sources / f"{name}.keras", "8bit", tmp_path / f"{name}.keras")
-    digits = DigitModels.shipped()
+    digits = DigitModels()
     (tmp_path / "digit.png").write_bytes(drawing_bytes())
     with Image.open(tmp_path / "digit.png") as image:
         assert len(digits.classify(image, 0)["glimpses"]) == 3
     assert len(digits.draw(1)["canvases"]) == 5
-    word = WordReader.shipped().read(Image.fromarray(drawn_crop("stop")))
+    word = WordReader().read(Image.fromarray(drawn_crop("stop")))
     assert len(word["attention"]) == len(word["word"]) > 0
 
 
