@@ -2,9 +2,10 @@
 
 To add photos with captions: (1) write ``read_<name>(data)`` that returns a list of
 photos and records problems in ``data.problems``, as
-:func:`data_prep.sources.published.read_flickr8k` does; (2) add it to :data:`SOURCES`;
-(3) add the name to ``DataSettings.source`` in :mod:`show_attend_tell.config.settings`;
-(4) add a test in ``tests/data_prep/sources/`` and an experiment in ``experiments/``.
+:func:`data_prep.sources.published.read_flickr8k` does; (2) add it to :data:`SOURCES`,
+as that is; (3) add the name to ``DataSettings.source`` in
+:mod:`show_attend_tell.config.settings`; (4) add a test in ``tests/data_prep/sources/``
+and an experiment in ``experiments/``. JSON like Karpathy's needs none of it.
 
 Other data need a function that takes a :class:`Preparation` and writes the files that
 the model's dataset reads, as :func:`data_prep.sources.mnist.prepare_mnist` does.

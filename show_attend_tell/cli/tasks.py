@@ -4,11 +4,12 @@
 a verb runs, so that ``--help`` is fast.
 
 To add a task, a sibling of the captioner: (1) make a folder in ``siblings/`` with
-``model.py``, ``training.py``, ``evaluation.py`` and ``figures.py``; (2) add its models
+``model.py``, ``training.py``, ``evaluation.py`` and ``figures.py``, named in
+``packages`` of ``setup.cfg`` and in ``tests/test_architecture.py``; (2) add its models
 to ``CLASSES`` and ``_arguments_of`` of :mod:`siblings.models`; (3) its settings to
 ``_TASKS`` and ``AnyExperiment`` of :mod:`config.settings`; (4) its data to
 :data:`data_prep.prepare.SOURCES` and ``read_split`` of :mod:`siblings.evaluation`; (5)
-an entry to :data:`TASKS`.
+an entry to :data:`TASKS`, and an experiment.
 """
 
 from collections.abc import Callable, Iterator

@@ -3,9 +3,9 @@
 To add an option, add a field here and read it where it acts, in most cases
 :mod:`inference.pipeline`: the command line derives its options from the fields, and
 :mod:`deployment.server.captions` has those of the web form. A field with the name of a
-field of ``DecodingSettings`` overrides the setting saved with the model. What changes
-captions belongs in :func:`inference.batch.made_by` too. Options of the output alone,
-such as ``--json``, are in :mod:`cli.caption`.
+field of ``DecodingSettings`` overrides the setting saved with the model, unless it is
+None. What changes captions belongs in :func:`inference.batch.made_by` too. Options of
+the output alone, such as ``--json``, are in :mod:`cli.caption`.
 """
 
 import dataclasses

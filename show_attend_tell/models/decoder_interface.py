@@ -4,12 +4,13 @@ The captioner, generators and exports call these methods and read no weight of a
 decoder. To add a decoder:
 
 1. Implement :class:`CaptionDecoder` in a folder beside ``lstm/`` and ``transformer/``,
-   and write its equations in NumPy beside ``reference/lstm.py``.
+   named in ``packages`` of ``setup.cfg``, and write its equations in NumPy with the
+   functions of ``reference/transformer.py``.
 2. Register its properties in ``config.captioner.DECODERS``, its layer in
    ``models.captioner.LAYERS`` and the equations in ``reference.model_file.EQUATIONS``.
-3. If it has settings of its own, add their table to ``config.settings.Experiment``,
-   ``config.captioner.SavedConfig`` and the arguments of ``models.captioner.Captioner``,
-   as ``transformer`` is there.
+3. If it has settings of its own, add their table, as ``transformer`` is, to
+   ``config.settings.Experiment``, ``config.captioner.SavedConfig``, the arguments and
+   ``get_config`` of ``models.captioner.Captioner``, and ``training.train``.
 """
 
 from collections.abc import Callable
