@@ -1,7 +1,5 @@
 """The reader's own parts of a training: batches, statistics, and words by heart."""
 
-import time
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -95,22 +93,21 @@ FEATURES = {"feature_width": 128, "feature_dropout": 0.0}
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("reader", "epochs", "seconds"),
+    ("reader", "epochs"),
     [
-        ({"attention_width": 32}, 150, 60),
-        ({**FEATURES, "decoder": "independent"}, 150, None),
-        ({**FEATURES, "decoder": "rnn2_factored"}, 260, None),
+        ({"attention_width": 32}, 150),
+        ({**FEATURES, "decoder": "independent"}, 150),
+        ({**FEATURES, "decoder": "rnn2_factored"}, 260),
     ],
 )
-def test_a_reader_learns_64_words_by_heart(tmp_path, reader, epochs, seconds):
+def test_a_reader_learns_64_words_by_heart(tmp_path, reader, epochs):
     work = prepare_words(tmp_path, train=64, val=2, longest=7)
     settings = {"epochs": epochs, "batch_size": 64, "augment": False}
     settings |= {"average_decay": 0.0, "label_smoothing": 0.0, "learning_rate": 5e-3}
     settings |= {"validate_every": 10_000, "warmup_steps": 20}
     reader = {"channels": [16, 16, 32, 32], "width": 64, **reader}
-    chosen, started = experiment(training=settings, reader=reader), time.process_time()
+    chosen = experiment(training=settings, reader=reader)
     done = training.train(chosen, work, tmp_path / "runs", progress=False)
-    assert seconds is None or time.process_time() - started < seconds
     data = WordData.open(work / "made-up", "train")
     readings = best_readings(Searcher(load_model(done.model, "read")), data.images)
     assert [reading.word for reading in readings] == data.words
