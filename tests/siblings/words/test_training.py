@@ -95,7 +95,7 @@ FEATURES = {"feature_width": 128, "feature_dropout": 0.0}
 @pytest.mark.parametrize(
     ("reader", "epochs"),
     [
-        ({"attention_width": 32}, 150),
+        ({"attention_width": 32}, 220),
         ({**FEATURES, "decoder": "independent"}, 150),
         ({**FEATURES, "decoder": "rnn2_factored"}, 260),
     ],
