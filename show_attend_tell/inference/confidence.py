@@ -35,14 +35,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from show_attend_tell.reference.hypotheses import Hypotheses
 from show_attend_tell.reference.reranker import Reranker, reranker_beside
 from show_attend_tell.runtime.errors import CalibrationError
 from show_attend_tell.runtime.files import atomic_path
 from show_attend_tell.runtime.untrusted import read_arrays, reading
 
-if TYPE_CHECKING:  # their modules import Keras
+if TYPE_CHECKING:  # its module imports Keras
     from show_attend_tell.models.generator import Generator
-    from show_attend_tell.reference.hypotheses import Hypotheses
 
 FAMILIARITY = ("residual", "distance", "layout", "grounding", "log_prob")
 QUALITY = ("grounding", "log_prob", "weakest", "expected")
@@ -120,7 +120,7 @@ class Calibration:
     quality: np.ndarray
     reranker: Reranker | None = None
 
-    def confidence(self, features: np.ndarray, hypotheses: "Hypotheses") -> np.ndarray:
+    def confidence(self, features: np.ndarray, hypotheses: Hypotheses) -> np.ndarray:
         """Return the confidence of the best caption of each photo.
 
         Args:
@@ -189,7 +189,7 @@ def describe_photos(features: np.ndarray, grid: tuple[int, int]) -> np.ndarray:
 def statistics(
     space: PhotoSpace,
     features: np.ndarray,
-    hypotheses: "Hypotheses",
+    hypotheses: Hypotheses,
     reranker: Reranker | None = None,
 ) -> np.ndarray:
     """Compute the statistics of photos and their best captions.

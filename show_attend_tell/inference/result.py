@@ -5,16 +5,13 @@ import re
 import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from show_attend_tell.data.preprocessing import Box
 from show_attend_tell.data.vocabulary import Vocabulary
 from show_attend_tell.inference.photos import Failure
-
-if TYPE_CHECKING:  # its module imports Keras
-    from show_attend_tell.reference.hypotheses import Hypotheses
+from show_attend_tell.reference.hypotheses import Hypotheses
 
 _DIGITS = 6  # decimals in JSON; float32 has no more
 # The words for a confidence, from the highest: at least this value.
@@ -142,7 +139,7 @@ class LowConfidence(Failure):
 
 
 def caption_from_hypotheses(
-    hypotheses: "Hypotheses",
+    hypotheses: Hypotheses,
     vocabulary: Vocabulary,
     grid: tuple[int, int],
     confidence: float | None = None,
@@ -167,7 +164,7 @@ def caption_from_hypotheses(
 
 
 def _words(
-    hypotheses: "Hypotheses", w: int, vocabulary: Vocabulary, grid: tuple[int, int]
+    hypotheses: Hypotheses, w: int, vocabulary: Vocabulary, grid: tuple[int, int]
 ) -> dict:
     """Return the fields of a Caption that hypothesis `w` determines."""
     words = vocabulary.decode(hypotheses.tokens[w].tolist())
@@ -196,7 +193,7 @@ def unless_doubtful(caption: Caption, least: float | None) -> Caption | Failure:
     return LowConfidence(path, f"{path}: {reason}")
 
 
-def distinct_samples(samples: "Hypotheses") -> "Hypotheses":
+def distinct_samples(samples: Hypotheses) -> Hypotheses:
     """Remove repeated captions; the first sample stays first, others by score.
 
     Args:
