@@ -13,15 +13,17 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
+# Without a graph, JAX compiles each operation for each shape that an example has.
+EXAMPLES = 5 if os.environ.get("KERAS_BACKEND") == "jax" else 25
 # The same examples in every run, and no deadline on machines that are busy.
 settings.register_profile(
     "ci",
-    max_examples=25,
+    max_examples=EXAMPLES,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow],
 )
-settings.register_profile("dev", max_examples=25, deadline=None)
+settings.register_profile("dev", max_examples=EXAMPLES, deadline=None)
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 # A job in the background ignores Ctrl-C, and so would the processes that tests start.

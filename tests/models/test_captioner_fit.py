@@ -10,6 +10,9 @@ from tiny_captioner import LENGTHS, B, T
 
 from show_attend_tell.config.settings import DecodingSettings
 
+# TensorFlow traces a graph without it; JAX would run operation by operation.
+XLA = keras.backend.backend() == "jax"
+
 
 def test_fit_overfits_four_captions_and_generate_returns_them():
     """One caption of two words for each of four photos."""
@@ -19,7 +22,7 @@ def test_fit_overfits_four_captions_and_generate_returns_them():
     a = tiny.photos(seeded, 4)
     inputs = np.array([[1, 4, 5, 0], [1, 6, 7, 0], [1, 8, 9, 0], [1, 10, 4, 0]], "i4")
     targets = np.array([[4, 5, 2, 0], [6, 7, 2, 0], [8, 9, 2, 0], [10, 4, 2, 0]], "i4")
-    model.compile(optimizer=keras.optimizers.Adam(0.03), jit_compile=False)
+    model.compile(optimizer=keras.optimizers.Adam(0.03), jit_compile=XLA)
     repeated = [
         np.tile(values, (40, *[1] * (values.ndim - 1)))
         for values in (a, inputs, targets)
@@ -42,7 +45,7 @@ def test_fit_overfits_four_captions_and_generate_returns_them():
 def test_hard_attention_is_fitted_too(rng, batch):
     hard = {"samples": 2, "baseline": "samples", "drawn_per": "caption"}
     model = hard_model.build(rng, hard)
-    model.compile(optimizer=keras.optimizers.Adam(0.03), jit_compile=False)
+    model.compile(optimizer=keras.optimizers.Adam(0.03), jit_compile=XLA)
     a, inputs, targets = (np.tile(x, (20, *[1] * (x.ndim - 1))) for x in batch)
     x = {"annotations": a, "tokens": inputs}
     history = model.fit(x, targets, batch_size=6, epochs=3, verbose=0).history
