@@ -60,7 +60,8 @@ def draw_shapes(
     boxes = []
     for shape in shapes:
         mask = _mask(shape, side, generator.uniform(-_TILT, _TILT))
-        box = _box(mask)
+        # The smallest box around every pixel that is covered, even in part.
+        box = Image.fromarray(mask).getbbox()
         shade = 1.0 + 0.06 * _smooth_noise(side, 6, generator)
         colours = shade[:, :, None] * _tint(shape.colour, generator)  # (S, S, 3)
         window = np.s_[box[1] : box[3], box[0] : box[2]]
@@ -163,9 +164,3 @@ _OUTLINES = {
     "star": [(36.0 * i, 0.42 if i % 2 else 1.0) for i in range(10)],
     "cross": _cross_outline(),
 }
-
-
-def _box(mask: np.ndarray) -> tuple[int, int, int, int]:
-    """Return the smallest box around every pixel that is covered, even in part."""
-    rows, columns = np.nonzero(mask.any(1))[0], np.nonzero(mask.any(0))[0]
-    return int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1
