@@ -6,6 +6,7 @@ operation's value too, so that the code sees real shapes. Axes whose length diff
 between calls keep it through a reshape only if they stay in front.
 """
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -195,15 +196,13 @@ class Recorded(NDArrayOperatorsMixin):
             if part is None:
                 new.append(place - sum(isinstance(x, int) for x in index[:place]))
             elif isinstance(part, int):
-                result = result._take(part, axis)
+                value = result.value.take(part, axis)
+                inputs = [result, np.int64(part)]
+                result = self.graph.add("Gather", inputs, value, axis=axis)
             else:
                 result = result._cut(part, axis)
                 axis += 1
         return result._unsqueeze(new) if new else result
-
-    def _take(self, k: int, axis: int) -> "Recorded":
-        value = self.value.take(k, axis)
-        return self.graph.add("Gather", [self, np.int64(k)], value, axis=axis)
 
     def _cut(self, part: slice, axis: int) -> "Recorded":
         if part == slice(None):
@@ -245,22 +244,15 @@ class Recorded(NDArrayOperatorsMixin):
         value = self.value.argmax(axis)
         return self.graph.add("ArgMax", [self], value, axis=axis, keepdims=0)
 
-    def max(self, axis: int, keepdims: bool = False) -> "Recorded":
-        """Return the largest value."""
-        return self._reduced("Max", axis, keepdims)
-
-    def mean(self, axis: int, keepdims: bool = False) -> "Recorded":
-        """Return the mean."""
-        return self._reduced("Mean", axis, keepdims)
-
-    def sum(self, axis: int, keepdims: bool = False) -> "Recorded":
-        """Return the sum."""
-        return self._reduced("Sum", axis, keepdims)
-
-    def _reduced(self, kind: str, axis: int, keepdims: bool) -> "Recorded":
+    def _reduced(self, kind: str, axis: int, keepdims: bool = False) -> "Recorded":
+        """Return the largest value, the mean or the sum of an axis."""
         value = getattr(self.value, kind.lower())(axis=axis, keepdims=keepdims)
         inputs, keepdims = [self, np.array([axis])], int(keepdims)
         return self.graph.add(f"Reduce{kind}", inputs, value, keepdims=keepdims)
+
+    max = functools.partialmethod(_reduced, "Max")
+    mean = functools.partialmethod(_reduced, "Mean")
+    sum = functools.partialmethod(_reduced, "Sum")
 
     def _swapaxes(self, first: int, second: int) -> "Recorded":
         axes = np.arange(self.value.ndim)
