@@ -120,15 +120,11 @@ def _built(saved: SavedModel) -> keras.Model:
         count = sum(math.prod(weight.shape) for weight in make().weights)
     require_weights(saved, count)
     model = make()
-    arrays = {
-        name: read_weight(saved.file, name, shape, name)
-        for name, shape in saved.file.shapes("optimizer").items()
-        if not name.endswith(SCALE)
-    }
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "model.weights.h5"
         with h5py.File(copy, "w") as file:
-            for name, values in arrays.items():
-                file[name] = values
+            for name, shape in saved.file.shapes("optimizer").items():
+                if not name.endswith(SCALE):
+                    file[name] = read_weight(saved.file, name, shape, name)
         model.load_weights(copy)
     return model

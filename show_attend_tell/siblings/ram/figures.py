@@ -145,10 +145,8 @@ def draw_glimpses(
 
 def _clear(axes: Axes) -> None:
     """Remove the ticks and the border of a panel."""
-    axes.set_xticks([])
-    axes.set_yticks([])
-    for spine in axes.spines.values():
-        spine.set_visible(False)
+    axes.set(xticks=[], yticks=[])
+    axes.spines[:].set_visible(False)
 
 
 def _draw_path(
@@ -166,5 +164,4 @@ def _draw_path(
     axes.plot(*centres[0], "o", color=_PATH, markersize=4)
     last = {"markerfacecolor": "none", "markersize": 5, "markeredgewidth": 1.2}
     axes.plot(*centres[-1], "o", color=_PATH, **last)
-    axes.set_xlim(0, H)
-    axes.set_ylim(H, 0)
+    axes.set(xlim=(0, H), ylim=(H, 0))
