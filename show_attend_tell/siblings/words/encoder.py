@@ -14,6 +14,7 @@ from keras import ops
 from keras.initializers import HeNormal
 
 from show_attend_tell.data.words import HEIGHT, WIDTH
+from show_attend_tell.models.decoder_interface import MatrixLayer
 from show_attend_tell.siblings.layers import make_dense
 from show_attend_tell.siblings.words.convolutions import (
     MOMENTUM,
@@ -23,7 +24,7 @@ from show_attend_tell.siblings.words.convolutions import (
 POOL = 2  # pixels, and the stride of pooling
 
 
-class CropEncoder(keras.layers.Layer):
+class CropEncoder(MatrixLayer):
     """Compute the annotations of crops.
 
     Args:
@@ -59,8 +60,12 @@ class CropEncoder(keras.layers.Layer):
         self.shape_of_places = places, width
         if s.reads_places:
             rows, columns = self.grid
-            self.row_embedding = self._embedding("row", rows, width, next(seeds))
-            self.column_embedding = self._embedding("column", columns, width, 0)
+            self.row_embedding = self.matrix(
+                "row_embedding", rows, width, seeds, "normal"
+            )
+            self.column_embedding = self.matrix(
+                "column_embedding", columns, width, itertools.repeat(0), "normal"
+            )
         else:
             widths = [places * width, s.feature_width, s.feature_width]
             self.dense = [
@@ -69,12 +74,6 @@ class CropEncoder(keras.layers.Layer):
             ]
             self.dropout = keras.layers.Dropout(s.feature_dropout, seed=next(seeds))
         self.built = True
-
-    def _embedding(self, name, count, width, seed):
-        initializer = keras.initializers.RandomNormal(stddev=0.01, seed=seed)
-        return self.add_weight(
-            shape=(count, width), initializer=initializer, name=f"{name}_embedding"
-        )
 
     @property
     def statistics(self):
