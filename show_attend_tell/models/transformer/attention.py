@@ -86,7 +86,7 @@ class HeadAttention(MatrixLayer):
         Returns:
             The joined heads (B, R, d) and their weights (B, H, R, L), which sum to 1.
         """
-        scores = ops.matmul(self._split(q), keys)  # (B, H, R, L)
+        scores = ops.matmul(self.head_values(q), keys)  # (B, H, R, L)
         weights = _softmax(scores, bias, axis=-1)
         heads = ops.matmul(weights, values)  # (B, H, R, L) @ -> (B, H, R, d_h)
         joined = ops.transpose(heads, (0, 2, 1, 3))  # (B, R, H, d_h)
@@ -97,8 +97,8 @@ class HeadAttention(MatrixLayer):
         return ops.transpose(self._heads_of(keys), (0, 2, 3, 1))
 
     def head_values(self, values):
-        """Return values (B, L, d) as (B, H, L, d_h)."""
-        return self._split(values)
+        """Return values (B, L, d), or queries, as (B, H, L, d_h)."""
+        return ops.transpose(self._heads_of(values), (0, 2, 1, 3))
 
     def attend_unprojected(self, q, m, bias=None, precision="float32"):
         """Attend to m (P, L, d) as :meth:`attend` does, without its keys and values.
@@ -146,10 +146,6 @@ class HeadAttention(MatrixLayer):
         """Return (..., d) as (..., H, d_h)."""
         sizes = (self.heads, self.width // self.heads)
         return ops.reshape(x, (*ops.shape(x)[:-1], *sizes))
-
-    def _split(self, x):
-        """Return (B, R, d) as (B, H, R, d_h)."""
-        return ops.transpose(self._heads_of(x), (0, 2, 1, 3))
 
 
 def _softmax(scores, bias, axis):
