@@ -6,13 +6,13 @@ uses VGG19's fourth convolution of block 5, after its ReLU and before pooling. N
 module knows the preprocessing of a network.
 """
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
 import sys
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import h5py
@@ -60,7 +60,10 @@ class Encoder:
         self.settings = settings
         self._scale, self._preprocessing = _pixel_scaling(settings.network)
         policy = "mixed_bfloat16" if settings.precision == "bfloat16" else "float32"
-        with _dtype_policy(policy):
+        with contextlib.ExitStack() as stack:
+            # Set for all layers created here; ``keras.applications`` accept none.
+            stack.callback(keras.config.set_dtype_policy, keras.config.dtype_policy())
+            keras.config.set_dtype_policy(policy)
             whole = _build_network(settings)
         if settings.weights == "none":
             _randomise(whole, settings.seed)
@@ -184,17 +187,6 @@ def fastest_precision() -> str:
 
 def _has_gpu() -> bool:
     return bool(tf.config.list_physical_devices("GPU"))
-
-
-@contextmanager
-def _dtype_policy(name: str) -> Iterator[None]:
-    """Set the policy of layers created inside; ``keras.applications`` accept none."""
-    before = keras.config.dtype_policy()
-    keras.config.set_dtype_policy(name)
-    try:
-        yield
-    finally:
-        keras.config.set_dtype_policy(before)
 
 
 def _applications() -> dict[str, Callable]:
