@@ -136,21 +136,18 @@ class Cluster:
                     _logger.warning("a worker has ended (%s)", one_line(error))
                     start([item])
                     continue
-                value, fault = _lost(item, error), None
+                fault = None
+                value = ClusterError(
+                    f"{item.name}: {_ATTEMPTS} workers ended while it ran "
+                    f"({one_line(error)}); give the workers more memory, or remove the "
+                    "photo or the setting that ends them"
+                )
                 if not keep_going:
                     raise value from None
             if fault is not None:
                 raise ClusterError(fault)
             start(itertools.islice(items, 1))
             yield item, value
-
-
-def _lost(item: WorkItem, error: Exception) -> ClusterError:
-    return ClusterError(
-        f"{item.name}: {_ATTEMPTS} workers ended while it ran ({one_line(error)}); "
-        "give the workers more memory, or remove the photo or the setting that ends "
-        "them"
-    )
 
 
 def task_of(setup: bytes, version: str) -> Callable[[bytes], tuple[Any, str | None]]:

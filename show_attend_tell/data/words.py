@@ -215,7 +215,11 @@ class WordData:
         """
         folder = Path(folder)
         rows = _read_manifest(folder / MANIFEST)
-        images = _map_images(folder / IMAGES)
+        with reading(folder / IMAGES, WordsError, _AGAIN, _ABSENT):
+            images = np.load(folder / IMAGES, mmap_mode="r", allow_pickle=False)
+            # An archive of arrays has no shape.
+            if images.shape[1:] != (HEIGHT, WIDTH) or images.dtype != np.uint8:
+                raise ValueError(f"its crops have the shape {images.shape}")
         if len(rows) != len(images):
             raise WordsError(
                 f"{folder}: must have as many crops as words. Received: {len(images)} "
@@ -263,12 +267,3 @@ def _read_manifest(path: Path) -> list[Word]:
                 f"{path}: line {number}: cannot be read ({reason}); {_AGAIN}"
             ) from None
     return rows
-
-
-def _map_images(path: Path) -> np.ndarray:
-    with reading(path, WordsError, _AGAIN, _ABSENT):
-        images = np.load(path, mmap_mode="r", allow_pickle=False)
-        # An archive of arrays has no shape.
-        if images.shape[1:] != (HEIGHT, WIDTH) or images.dtype != np.uint8:
-            raise ValueError(f"its crops have the shape {images.shape}")
-    return images

@@ -23,11 +23,12 @@ class CaptionMean(keras.losses.Loss):
         return y_pred
 
 
-def _itself(function):
-    return function
-
-
-def token_losses(logits, targets, label_smoothing=0.0, compile_fn: Callable = _itself):
+def token_losses(
+    logits,
+    targets,
+    label_smoothing=0.0,
+    compile_fn: Callable = lambda function: function,
+):
     """Return the negative log-likelihood -log p(y_t | a, y_<t) of every word, in nats.
 
     With smoothing epsilon the true distribution becomes (1 - epsilon) on the true

@@ -56,17 +56,6 @@ async def _discard(receive: Receive) -> None:
             return
 
 
-def _foreign_origin(scope: Scope) -> str | None:
-    """Return the header Origin of a request from a page of another server, or None.
-
-    Browsers add the header to a page's requests; other programs do not.
-    """
-    headers = Headers(scope=scope)
-    server = f"{scope['scheme']}://{headers.get('host', '')}".lower()
-    origins = headers.getlist("origin")
-    return next((o for o in origins if o.lower() != server), None)
-
-
 async def _refuse(
     status: int, message: str, scope: Scope, receive: Receive, send: Send
 ) -> None:
@@ -95,8 +84,12 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        origin = _foreign_origin(scope)
-        length = Headers(scope=scope).get("content-length", "0")
+        headers = Headers(scope=scope)
+        length = headers.get("content-length", "0")
+        server = f"{scope['scheme']}://{headers.get('host', '')}".lower()
+        # Browsers add Origin to the requests of a page; other programs do not.
+        origins = headers.getlist("origin")
+        origin = next((o for o in origins if o.lower() != server), None)
         if origin is not None:
             await _discard(receive)
             message = (
