@@ -13,6 +13,7 @@ import pytest
 from hostile_photos import OTHERS, exif_blocks, many_scans
 from hypothesis import given
 from hypothesis import strategies as st
+from pictures import image_bytes
 from PIL import Image, TiffImagePlugin
 from refusals import refused
 
@@ -37,10 +38,7 @@ KINDS = st.sampled_from(["crop", "squash"])
 
 
 def as_file(image: Image.Image, kind: str = "PNG", **options) -> io.BytesIO:
-    file = io.BytesIO()
-    image.save(file, kind, **options)
-    file.seek(0)
-    return file
+    return io.BytesIO(image_bytes(image, kind, **options))
 
 
 def noise(rng, height: int, width: int) -> Image.Image:

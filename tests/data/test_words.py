@@ -6,6 +6,7 @@ import os
 
 import numpy as np
 import pytest
+from pictures import image_bytes
 from PIL import Image
 from refusals import refusal, refused
 
@@ -101,10 +102,7 @@ def test_damaged_crops_are_refused(tmp_path):
 
 
 def png(array, **options):
-    file = io.BytesIO()
-    Image.fromarray(array).save(file, "png", **options)
-    file.seek(0)
-    return file
+    return io.BytesIO(image_bytes(Image.fromarray(array), **options))
 
 
 def test_a_crop_of_the_right_size_is_read_as_it_is(rng, tmp_path):

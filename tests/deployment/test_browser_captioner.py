@@ -2,7 +2,6 @@
 
 import base64
 import importlib.util
-import io
 import json
 import logging
 import shutil
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 from chromium import browser as start_browser
 from chromium import wait_for
+from pictures import image_bytes
 from PIL import Image
 from static_site import serving
 from tiny_pipeline import rough_pixels
@@ -200,9 +200,8 @@ def photos(tmp_path_factory):
     contents = [content for _, content, _ in example_pictures(scene_net=False)[:3]]
     contents += [path.read_bytes() for path in (ROOT / "docs/images").glob("*.jpg")]
     for number in range(50 - len(contents)):
-        image, stored = make_scene("test", number)[0], io.BytesIO()
-        image.save(stored, "JPEG" if number % 2 else "PNG")
-        contents.append(stored.getvalue())
+        kind = "JPEG" if number % 2 else "PNG"
+        contents.append(image_bytes(make_scene("test", number)[0], kind))
     for number, content in enumerate(contents):
         (folder / f"{number:02}.jpg").write_bytes(content)
     return sorted(folder.iterdir())

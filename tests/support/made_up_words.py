@@ -1,9 +1,9 @@
 """Fonts, words and archives of crops for tests that need no installed fonts."""
 
-import io
 from pathlib import Path
 
 import matplotlib
+from pictures import image_bytes
 from PIL import Image
 
 from data_prep.words.fonts import Font
@@ -44,9 +44,7 @@ def renderer(seed=0, families=FAMILIES, words=None, photos=()):
 
 def crop_bytes(number, size=(60, 24)):
     """Return a JPEG file whose grey level depends on the number."""
-    file = io.BytesIO()
-    Image.new("RGB", size, (number % 256,) * 3).save(file, "JPEG")
-    return file.getvalue()
+    return image_bytes(Image.new("RGB", size, (number % 256,) * 3), "JPEG")
 
 
 def crop_files(split="train", count=10, per_photo=2):

@@ -1,9 +1,9 @@
 """Small models of the page's digits, not trained, and a drawing of a digit."""
 
 import functools
-import io
 
 import numpy as np
+from pictures import image_bytes
 from PIL import Image, ImageDraw
 from random_weights import randomised
 
@@ -40,6 +40,4 @@ def drawing_bytes(ink=255, ground=0, side=280):
     image = Image.new("L", (side, side), ground)
     line = [(0.5 * side, 0.15 * side), (0.45 * side, 0.85 * side)]
     ImageDraw.Draw(image).line(line, fill=ink, width=side // 12)
-    buffer = io.BytesIO()
-    image.save(buffer, "PNG")
-    return buffer.getvalue()
+    return image_bytes(image)

@@ -2,11 +2,11 @@
 
 import dataclasses
 import functools
-import io
 import tempfile
 from pathlib import Path
 
 import numpy as np
+from pictures import image_bytes
 from PIL import Image
 from random_weights import randomised
 
@@ -97,6 +97,4 @@ def rough_pixels(rng, size):
 
 def photo_bytes(seed=1, kind="PNG", size=(96, 72), **options) -> bytes:
     """Return the bytes of such a photo."""
-    buffer = io.BytesIO()
-    photo_image(seed, size).save(buffer, kind, **options)
-    return buffer.getvalue()
+    return image_bytes(photo_image(seed, size), kind, **options)

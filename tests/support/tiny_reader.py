@@ -2,9 +2,9 @@
 
 import dataclasses
 import functools
-import io
 
 import numpy as np
+from pictures import image_bytes
 from PIL import Image, ImageDraw, ImageFont
 
 from show_attend_tell.config.settings import experiment_from_dict
@@ -90,9 +90,7 @@ def tiny_page_reader():
 
 def crop_bytes(word="stop"):
     """Return the PNG of a drawn word."""
-    buffer = io.BytesIO()
-    Image.fromarray(drawn_crop(word)).save(buffer, "PNG")
-    return buffer.getvalue()
+    return image_bytes(Image.fromarray(drawn_crop(word)))
 
 
 def prepare_words(work, train=40, val=12, test=0, name="made-up", longest=6):

@@ -1,6 +1,5 @@
 """Photos that are damaged, mislabelled, huge or of unusual kinds."""
 
-import io
 import random
 import struct
 import zlib
@@ -8,6 +7,7 @@ from collections.abc import Iterator
 
 import mutations
 import numpy as np
+from pictures import image_bytes
 from PIL import Image
 from world import photo_bytes
 
@@ -166,9 +166,7 @@ def whole_but_unusual() -> Iterator[tuple[str, bytes]]:
             else:
                 image = image.convert("RGB") if mode in ("CMYK", "P") else image
                 image = image.convert(mode)
-            buffer = io.BytesIO()
-            image.save(buffer, form)
-            yield f"mode-{mode.replace(';', '-')}.{suffix}", buffer.getvalue()
+            yield f"mode-{mode.replace(';', '-')}.{suffix}", image_bytes(image, form)
     for number, exif in enumerate(exif_blocks()):
         for form in ("JPEG", "PNG", "WEBP"):
             content = photo_bytes(number, form, exif=exif) if exif else photo_bytes(2)
@@ -176,9 +174,8 @@ def whole_but_unusual() -> Iterator[tuple[str, bytes]]:
             yield f"exif-{number}-{form}.{suffix}", content
     frames = [Image.new("RGB", (30, 20), (k * 9, 0, 0)) for k in range(20)]
     for form in ("GIF", "WEBP", "PNG", "TIFF"):
-        buffer = io.BytesIO()
-        frames[0].save(buffer, form, save_all=True, append_images=frames[1:])
-        yield f"animated.{FORMATS[form]}", buffer.getvalue()
+        animation = {"save_all": True, "append_images": frames[1:]}
+        yield f"animated.{FORMATS[form]}", image_bytes(frames[0], form, **animation)
     for size in ((1, 1), (1, 3000), (3000, 1), (2, 2)):
         yield f"size-{size[0]}-{size[1]}.png", photo_bytes(1, "PNG", size)
     for form, suffix in FORMATS.items():
