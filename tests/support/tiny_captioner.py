@@ -142,6 +142,20 @@ def loss_of(model, annotations, inputs, targets, training=False, mode="eager"):
     return float(run_in(mode, loss, annotations, inputs, targets))
 
 
+def gradient(function, x):
+    """Return d function(x) / dx, a tensor."""
+    if BACKEND == "jax":
+        import jax
+
+        return jax.grad(function)(x)
+    import tensorflow as tf
+
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        value = function(x)
+    return tape.gradient(value, x)
+
+
 def gradient_function(function, model, mode="eager", key="name"):
     """Return args -> (d value / dW by weight, rest) of function(*args) -> value, rest.
 

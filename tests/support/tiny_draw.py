@@ -1,6 +1,5 @@
 """A small DRAW, and its equations in NumPy (float64) for one picture at a time."""
 
-import keras
 import numpy as np
 from keras import ops
 from oracle import lstm_update, sigmoid
@@ -9,7 +8,6 @@ from random_weights import randomised
 from show_attend_tell.config.siblings import DrawSettings
 from show_attend_tell.siblings.draw.model import Draw
 
-BACKEND = keras.backend.backend()
 B, H, W, T, Z = 3, 6, 5, 3, 4  # H != W on purpose
 TOLERANCE = {"rtol": 2e-4, "atol": 2e-5}
 

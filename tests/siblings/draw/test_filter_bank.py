@@ -5,6 +5,7 @@ import tiny_draw as tiny
 from hypothesis import given
 from hypothesis import strategies as st
 from keras import ops
+from tiny_captioner import gradient
 
 from show_attend_tell.config.siblings import DrawSettings
 from show_attend_tell.siblings.draw.filter_bank import (
@@ -68,20 +69,6 @@ def test_rows_sum_to_one_and_gradients_are_finite_wherever_the_window_is(
     for F in filters(make_window(parameters, 5, 28, 20, SETTINGS), 5, 28, 20):
         sums = ops.convert_to_numpy(F).astype(np.float64).sum(-1)
         np.testing.assert_allclose(sums, 1, atol=1e-6)
-
-
-def gradient(function, x):
-    """Return d function(x) / dx as an array."""
-    if tiny.BACKEND == "jax":
-        import jax
-
-        return np.asarray(jax.grad(function)(x))
-    import tensorflow as tf
-
-    with tf.GradientTape() as tape:
-        tape.watch(x)
-        value = function(x)
-    return np.asarray(tape.gradient(value, x))
 
 
 def test_a_window_of_single_pixels_reads_and_writes_the_picture_itself(rng):
