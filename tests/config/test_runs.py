@@ -3,6 +3,7 @@
 import functools
 import json
 
+import pytest
 from refusals import refusal
 from tiny_run import experiment
 
@@ -53,26 +54,20 @@ def test_a_run_with_only_a_model_cannot_be_resumed_nor_replaced_silently(tmp_pat
     assert (folder / MODEL).read_bytes() == b"kept"
 
 
-def test_overwrite_removes_every_file_of_the_earlier_run(tmp_path):
-    folder = begin(tmp_path, CHECKPOINT, MODEL)
-    changed = {"training": {"seed": 9}}
-    assert open_tiny(tmp_path, overwrite=True, **changed) == folder
-    assert [file.name for file in folder.iterdir()] == [SETTINGS]
-    assert read_experiment_file(folder / SETTINGS) == experiment(**changed)
-
-
 def test_resume_returns_the_folder_as_it_was_left(tmp_path):
     folder = begin(tmp_path, CHECKPOINT)
     assert open_tiny(tmp_path, resume=True) == folder
     assert (folder / CHECKPOINT).read_bytes() == b"kept"
 
 
-def test_a_run_killed_before_its_first_checkpoint_starts_over(tmp_path):
-    folder = begin(tmp_path, "events.out.tfevents")
-    message = message_of(tmp_path, True)
-    assert message.endswith("nothing to resume; train without --resume")
+@pytest.mark.parametrize("files", [(CHECKPOINT, MODEL), ("events.out.tfevents",)])
+def test_overwrite_and_a_kill_before_the_first_checkpoint_start_over(tmp_path, files):
+    folder, overwrite = begin(tmp_path, *files), CHECKPOINT in files
+    if not overwrite:
+        message = message_of(tmp_path, True)
+        assert message.endswith("nothing to resume; train without --resume")
     changed = {"training": {"seed": 9}}
-    assert open_tiny(tmp_path, **changed) == folder
+    assert open_tiny(tmp_path, overwrite=overwrite, **changed) == folder
     assert [file.name for file in folder.iterdir()] == [SETTINGS]
     assert read_experiment_file(folder / SETTINGS) == experiment(**changed)
 

@@ -142,16 +142,6 @@ def test_a_full_disk_is_one_line_before_anything_is_written(tmp_path, monkeypatc
     assert not (tmp_path / "work").exists()
 
 
-def test_broken_links_are_problems_and_the_other_photos_are_found(tmp_path):
-    make_file(tmp_path / "a.jpg")
-    (tmp_path / "loop.jpg").symlink_to("loop.jpg")
-    (tmp_path / "gone").symlink_to("absent")
-    data = search(tmp_path)
-    assert data.photo_files == [tmp_path / "a.jpg"]
-    found = data.problems.names(Problem.BROKEN_LINK)
-    assert found == [str(tmp_path / "gone"), str(tmp_path / "loop.jpg")]
-
-
 def test_links_are_followed_once_and_not_back(tmp_path):
     data, disk = tmp_path / "data", tmp_path / "disk"
     make_file(disk / "a.jpg")
@@ -179,17 +169,19 @@ def test_an_unreadable_folder_is_a_problem(tmp_path):
 
 
 @pytest.mark.timeout(20)
-def test_pipes_devices_and_links_to_them_are_problems(tmp_path):
+def test_pipes_devices_and_links_to_them_or_to_nothing_are_problems(tmp_path):
     make_file(tmp_path / "a.jpg")
     for name in ("b.jpg", "c.zip", "d.txt"):
         os.mkfifo(tmp_path / name)
     (tmp_path / "e.zip").symlink_to("/dev/zero")
     (tmp_path / "f.txt").symlink_to("c.zip")
-    (tmp_path / "g.jpg").symlink_to("a.jpg/x")
+    for name, target in (("g.jpg", "a.jpg/x"), ("h.jpg", "h.jpg"), ("i", "absent")):
+        (tmp_path / name).symlink_to(target)
     data = search(tmp_path)
     assert data.photo_files == [tmp_path / "a.jpg"]
     assert data.text("d.txt", "f.txt") is None
-    assert data.problems.names(Problem.BROKEN_LINK) == [str(tmp_path / "g.jpg")]
+    broken = [str(tmp_path / name) for name in ("g.jpg", "h.jpg", "i")]
+    assert data.problems.names(Problem.BROKEN_LINK) == broken
     special = [str(tmp_path / n) for n in ("b.jpg", "c.zip", "d.txt", "e.zip", "f.txt")]
     assert data.problems.names(Problem.SPECIAL_FILE) == special
     with pytest.raises(DataError, match=r"d\.txt: cannot be read \(not a regular file"):

@@ -10,21 +10,17 @@ from tiny_captioner import MODES, B, D, K, L, T, arrays
 from tiny_transformer import EVERY_VARIANT
 
 
-@pytest.mark.parametrize("decoder", [tiny, tiny_transformer])
-@pytest.mark.parametrize("mode", MODES)
-def test_call_recomputes_the_paper_in_every_mode(rng, batch, decoder, mode):
-    model = decoder.build(rng)
+@pytest.mark.parametrize(
+    ("decoder", "changes", "mode"),
+    [(decoder, {}, mode) for decoder in (tiny, tiny_transformer) for mode in MODES]
+    + [(*variant, "eager") for variant in EVERY_VARIANT.values()],
+)
+def test_call_recomputes_the_papers_and_every_variant(
+    rng, batch, decoder, changes, mode
+):
+    model = decoder.build(rng, **changes)
     found = tiny.outputs_of(model, *batch[:2], mode)
     assert found["logits"].shape == (B, T, K)
-    assert_same_outputs(found, decoder.expected(model, *batch[:2]))
-
-
-@pytest.mark.parametrize(
-    ("decoder", "changes"), EVERY_VARIANT.values(), ids=EVERY_VARIANT
-)
-def test_call_recomputes_every_variant(rng, batch, decoder, changes):
-    model = decoder.build(rng, **changes)
-    found = tiny.outputs_of(model, *batch[:2])
     assert_same_outputs(found, decoder.expected(model, *batch[:2]))
 
 

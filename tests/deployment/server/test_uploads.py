@@ -1,9 +1,8 @@
 """Uploads: limits, formats by content, decompression bombs."""
 
-import io
-
 import pytest
 from hostile_photos import png
+from pictures import image_bytes
 from PIL import Image, PngImagePlugin
 from refusals import refused
 from starlette.exceptions import HTTPException
@@ -19,9 +18,7 @@ def small_limits(monkeypatch):
 
 
 def encoded(kind="PNG", size=(20, 10), **options):
-    buffer = io.BytesIO()
-    Image.new("RGB", size, "red").save(buffer, kind, **options)
-    return buffer.getvalue()
+    return image_bytes(Image.new("RGB", size, "red"), kind, **options)
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF"])
@@ -30,28 +27,29 @@ def test_the_format_is_that_of_the_content(kind):
     assert (image.mode, image.size) == ("RGB", (20, 10))
 
 
+OTHERS = [
+    b"",
+    b"GIF89a",
+    b"<svg xmlns='http://www.w3.org/2000/svg'/>",
+    b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n",
+    encoded()[:60],
+    encoded("JPEG", (300, 300))[:500],
+]
+SIDES = (1001, 10_000, 30_000, 50_000, 2_000_000_000)
+BOMBS = [png(side, side, b"\0" * 1000) for side in SIDES]
+
+
 @pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"GIF89a",
-        b"<svg xmlns='http://www.w3.org/2000/svg'/>",
-        b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n",
-        encoded()[:60],
-        encoded("JPEG", (300, 300))[:500],
-    ],
+    ("content", "message", "status"),
+    [(content, "must be a photo", 415) for content in OTHERS]
+    + [(content, "at most 1 megapixels", 413) for content in BOMBS],
 )
-def test_other_content_is_refused_in_one_line(content):
-    with refused(HTTPException, "must be a photo") as caught:
+def test_other_content_and_bombs_are_refused_before_decoding_in_one_line(
+    content, message, status
+):
+    with refused(HTTPException, message) as caught:
         open_upload(content)
-    assert caught.value.status_code == 415
-
-
-@pytest.mark.parametrize("side", [1001, 10_000, 30_000, 50_000, 2_000_000_000])
-def test_bombs_are_refused_before_they_are_decoded(side):
-    with refused(HTTPException, "at most 1 megapixels") as caught:
-        open_upload(png(side, side, b"\0" * 1000))
-    assert caught.value.status_code == 413
+    assert caught.value.status_code == status
 
 
 class DecoderError(Exception):
