@@ -32,18 +32,18 @@ def test_the_old_file_is_complete_until_the_body_ends(tmp_path):
     assert path.read_text() == "new"
 
 
+def fail(path, error):
+    with atomic_path(path) as temporary:
+        temporary.write_text("half")
+        raise error
+
+
 @pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
 def test_an_error_leaves_the_old_file_and_no_temporary_one(tmp_path, error):
     path = tmp_path / "file.txt"
     atomic_write(path, "old")
-
-    def fail():
-        with atomic_path(path) as temporary:
-            temporary.write_text("half")
-            raise error
-
     with pytest.raises(error):
-        fail()
+        fail(path, error)
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == ["file.txt"]
 
@@ -102,13 +102,9 @@ def test_names_may_be_as_long_as_the_file_system_allows(tmp_path, name):
     ],
 )
 def test_a_full_disk_is_an_error_of_the_path(tmp_path, number, text, named, filename):
-    def fail():
-        with atomic_path(tmp_path / "file.txt") as temporary:
-            temporary.write_text("half")
-            raise OSError(number, text, named and str(tmp_path / named))
-
+    error = OSError(number, text, named and str(tmp_path / named))
     with pytest.raises(OSError, match=text) as caught:
-        fail()
+        fail(tmp_path / "file.txt", error)
     assert caught.value.filename == str(tmp_path / filename)
 
 

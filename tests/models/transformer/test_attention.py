@@ -21,10 +21,9 @@ def heads_of(rng, heads=H):
 
 
 def attend(layer, x, y, bias=None):
-    """Return MultiHead(x, y) and the weights of the heads."""
+    """Return the joined heads before the output, and the weights of the heads."""
     keys, values = layer.head_keys(layer.keys(y)), layer.head_values(layer.values(y))
-    joined, weights = layer.attend(layer.queries(x), keys, values, bias)
-    return layer.output(joined), weights
+    return layer.attend(layer.queries(x), keys, values, bias)
 
 
 @pytest.mark.parametrize(
@@ -33,8 +32,12 @@ def attend(layer, x, y, bias=None):
 def test_attention_in_heads_is_the_oracles(rng, heads, mode):
     layer, p = heads_of(rng, heads)
     x, y, bias = normal(rng, B, T, d), normal(rng, B, L, d), normal(rng, B, 1, T, L)
-    given = lambda x, y, bias: attend(layer, x, y, bias)  # noqa: E731
-    found, weights = run_in(mode, given, x, y, bias)
+
+    def multi_head(x, y, bias):
+        joined, weights = attend(layer, x, y, bias)
+        return layer.output(joined), weights
+
+    found, weights = run_in(mode, multi_head, x, y, bias)
     x, y = x.astype(float), y.astype(float)
     keys, values = transformer.keys_of(p, "any", y, heads)
     exact, expected = transformer.multi_head(p, "any", x, keys, values, bias)
@@ -48,15 +51,8 @@ def test_attention_to_unprojected_locations_is_the_same(rng, mode):
     x, m, bias = normal(rng, B, T, d), normal(rng, B, L, d), normal(rng, B, 1, T, L)
 
     def both(x, m, bias):
-        q = layer.queries(x)
-        keys, values = (
-            layer.head_keys(layer.keys(m)),
-            layer.head_values(layer.values(m)),
-        )
-        return [
-            *layer.attend(q, keys, values, bias),
-            *layer.attend_unprojected(q, m, bias),
-        ]
+        unprojected = layer.attend_unprojected(layer.queries(x), m, bias)
+        return *attend(layer, x, m, bias), *unprojected
 
     joined, weights, *others = run_in(mode, both, x, m, bias)
     np.testing.assert_allclose(others[0], joined, rtol=1e-4, atol=1e-4)
