@@ -7,12 +7,7 @@ import numpy as np
 import pytest
 from tiny_captioner import build
 from tiny_run import experiment, prepare
-from tiny_training import (
-    assert_resumes,
-    go,
-    score_in_turn,
-    skip_graphs,
-)
+from tiny_training import assert_resumes, go, score_in_turn
 
 from show_attend_tell.cli.main import main
 from show_attend_tell.data.vocabulary import Vocabulary
@@ -24,8 +19,7 @@ from show_attend_tell.training.initial_model import average_models, extend_vocab
 
 
 @pytest.fixture
-def work(tmp_path, monkeypatch):
-    skip_graphs(monkeypatch)
+def work(tmp_path, quick):
     return prepare(tmp_path / "work")
 
 

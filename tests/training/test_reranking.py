@@ -5,7 +5,7 @@ import json
 import pytest
 from shell import exit_code
 from tiny_run import experiment, prepare
-from tiny_training import go, skip_graphs
+from tiny_training import go
 
 from show_attend_tell.evaluation.evaluate import evaluate
 from show_attend_tell.runtime.errors import ConfigError
@@ -15,9 +15,7 @@ QUIET = {"tokenizer": "simple", "progress": False}
 
 
 @pytest.fixture
-def work(tmp_path, monkeypatch):
-    skip_graphs(monkeypatch)
-    monkeypatch.setenv("PATH", "")  # METEOR takes seconds to start
+def work(tmp_path, quick, no_java):
     return prepare(tmp_path / "work")
 
 

@@ -12,7 +12,6 @@ from tiny_training import (
     assert_resumes,
     go,
     read_checkpoint,
-    skip_graphs,
 )
 
 from show_attend_tell.config.runs import MODEL
@@ -23,6 +22,8 @@ from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import VocabularyError
 from show_attend_tell.training.reranking import fit_reranker, reranker_path
 from show_attend_tell.training.self_critical import SelfCritical
+
+pytestmark = pytest.mark.usefixtures("quick", "no_java")
 
 DATA = {"data": {"also": {"more": 0.5}}}
 SETS = experiment(**DATA)
@@ -38,12 +39,6 @@ def work(tmp_path_factory):
     captions = [tokenize(text) for photo in photos for text in photo.captions]
     Vocabulary.build([*captions, ["both"]]).save(vocabulary_path(SETS, work))
     return work
-
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch):
-    skip_graphs(monkeypatch)
-    monkeypatch.setenv("PATH", "")  # METEOR takes seconds to start
 
 
 @pytest.mark.parametrize("mirror", [False, True])
