@@ -118,7 +118,11 @@ class FeatureWriter:
             try:
                 stack.enter_context(locked(Path(f"{self._file}.lock"), taken))
                 if self._overwrite:
-                    self._delete()
+                    folder = shards_folder(self._file)
+                    store_at(folder, stored_url(folder)).delete()
+                    for present in (folder, parts_folder(self._file)):
+                        FolderStore(present).delete()
+                    self._file.unlink(missing_ok=True)
                 self._choose_form()
                 self._find_missing()
             except OSError as error:
@@ -129,14 +133,6 @@ class FeatureWriter:
     def __exit__(self, *error: object) -> None:
         """Release the lock; the written shards are kept for the next run."""
         self._lock.close()
-
-    def _delete(self) -> None:
-        """Delete the features in any form."""
-        folder = shards_folder(self._file)
-        store_at(folder, stored_url(folder)).delete()
-        FolderStore(folder).delete()
-        FolderStore(parts_folder(self._file)).delete()
-        self._file.unlink(missing_ok=True)
 
     def _choose_form(self) -> None:
         """Choose the form and the store of existing features, or of a new set."""

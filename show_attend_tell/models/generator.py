@@ -4,6 +4,7 @@ The base class composes members, mirror images and a reranker; here one compiled
 runs over the mean of its probabilities, in batches of photos.
 """
 
+import functools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -54,7 +55,11 @@ def make_step(model, memory, max_words, locations, noise, region=None):
     decoder = model.decoder
 
     def step(tokens, state):
-        select_weights = _selection(locations, state.get("noise"))
+        # alpha -> context weights; None averages by alpha.
+        select_weights = argmax_location if locations == "likeliest" else None
+        if locations == "sampled":  # alpha (B, W, L), noise (B, W, T) -> (B, W, 1)
+            u = state["noise"][..., :1]
+            select_weights = functools.partial(sampled_location, u=u)
         bias = None
         if region is not None:  # (B, W) -> (B, W, 1) -> (B, W, L)
             held = ops.expand_dims(state["word"] < region.words, -1)
@@ -81,14 +86,6 @@ def make_step(model, memory, max_words, locations, noise, region=None):
     if region is not None:
         state["word"] = ops.zeros_like(region.scores[:, 0], dtype="int32")  # (B,)
     return step, state
-
-
-def _selection(locations, noise):
-    """Return alpha -> context weights of one step; None averages by alpha."""
-    if locations == "sampled":
-        # alpha (B, W, L), noise (B, W, T) -> (B, W, 1)
-        return lambda alpha: sampled_location(alpha, noise[..., :1])
-    return argmax_location if locations == "likeliest" else None
 
 
 def build_search(generator, decoding, xla=None):

@@ -2,7 +2,6 @@
 
 import functools
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import scipy.stats
@@ -14,7 +13,7 @@ from show_attend_tell.inference.visualization.attention_figure import save_figur
 from show_attend_tell.siblings.evaluation import Measured, Report, evaluate_run
 from show_attend_tell.siblings.words.figures import draw_reading
 from show_attend_tell.siblings.words.generation import Lexicon, Searcher
-from show_attend_tell.siblings.words.reading import Reading, best_readings
+from show_attend_tell.siblings.words.reading import best_readings
 
 DRAWN = 6  # crops whose attention is drawn
 
@@ -45,7 +44,11 @@ def measure(run: Measured, beam: int = 1, lexicon: Lexicon | None = None) -> Rep
     suffix = "" if usual else f"-beam-{beam}" + "-lexicon" * (lexicon is not None)
     if not usual or name != trained_on:
         suffix = f"-{name}-{split}{suffix}"
-    figures = _draw(run.folder / f"figures{suffix}", readings)
+    folder, figures = run.folder / f"figures{suffix}", []
+    for row, reading in enumerate(readings[:DRAWN]):
+        if reading.attention is not None and reading.characters:
+            figure = draw_reading(reading)
+            figures += save_figure(figure, folder / f"word-{row}", ("png",))
     head = f"{run.experiment.name}, {name}, {split}, {len(data):,} words"
     return Report(scores, [head, *_describe(scores)], figures, suffix)
 
@@ -67,16 +70,6 @@ def _describe(scores: dict) -> list[str]:
         f"character accuracy {scores['character_accuracy']:.2f} %",
         f"by length {', '.join(lengths)}",
     ]
-
-
-def _draw(folder: Path, readings: Sequence[Reading]) -> list[Path]:
-    """Write figures of the first words; none if the reader attends to no places."""
-    files = []
-    for row, reading in enumerate(readings[:DRAWN]):
-        if reading.attention is not None and reading.characters:
-            figure = draw_reading(reading)
-            files += save_figure(figure, folder / f"word-{row}", ("png",))
-    return files
 
 
 def score_words(words: Sequence[str], right: Sequence[str]) -> dict:
