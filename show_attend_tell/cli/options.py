@@ -194,9 +194,9 @@ def load_settings(
     Raises:
         UsageError: the experiment's task does not accept the verb or an option.
     """
-    from show_attend_tell.config.experiments import load_experiment, rename
+    from show_attend_tell.config import experiments
 
-    settings = load_experiment(name, changes)
+    settings = experiments.load_experiment(name, changes)
     require_accepted(settings.task, settings.name)
     changed = [
         f"training.{key}={value}"
@@ -204,13 +204,11 @@ def load_settings(
         if value is not None
     ]
     if changed:
-        settings = load_experiment(name, (*changes, *changed))
+        settings = experiments.load_experiment(name, (*changes, *changed))
     if run_name is not None:
-        settings = rename(settings, run_name)
+        settings = experiments.rename(settings, run_name)
     if limit is not None:  # last, so that a part is never named like the whole
-        from show_attend_tell.config.experiments import limit_experiment
-
-        settings = limit_experiment(settings, limit)
+        settings = experiments.limit_experiment(settings, limit)
         click.echo(
             f"limited to the first {plural(limit, 'photo')} of each split, in the "
             f"order of the data set: data {settings.data.name}, run {settings.name}"

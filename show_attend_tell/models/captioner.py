@@ -113,8 +113,7 @@ class Captioner(keras.Model):
         """Build the captioner that :func:`reference.model_file.read_captioner` read."""
         arguments = vars(saved.config) | {"encoder_identity": saved.encoder_identity}
         model = cls(**arguments)
-        for weight, value in zip(model.weights, saved.weights, strict=True):
-            weight.assign(value)
+        model.set_weights(saved.weights)
         return model
 
     save_to_preset = save_preset

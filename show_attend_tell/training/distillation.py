@@ -92,8 +92,7 @@ def _without_dropout(teacher: Captioner) -> Captioner:
     config["settings"] |= dict.fromkeys(_DROPOUT, 0.0)
     config[DECODERS[teacher.settings.decoder].table] |= {"dropout": 0.0}
     copy = Captioner.from_config(config)
-    for ours, theirs in zip(copy.weights, teacher.weights, strict=True):
-        ours.assign(theirs)
+    copy.set_weights(teacher.weights)
     return copy
 
 
