@@ -104,6 +104,9 @@ class TrainingSettings(OptimiserSettings):
             name of an experiment whose run is in the same folder.
         epochs: maximum passes over every training caption (``cider``: photo).
         hypotheses: captions generated per photo by beam search, with ``cider``.
+        reward_bleu: weight of BLEU-4 beside CIDEr, with ``cider``.
+        people_penalty: subtracted from the reward, with ``cider``, if a caption names
+            people and no caption of the photo does.
         batch_size: captions per step, of all workers together; a batch holds captions
             of similar length, or with ``cider`` all hypotheses of ``batch_size /
             hypotheses`` photos.
@@ -123,6 +126,8 @@ class TrainingSettings(OptimiserSettings):
     objective: Literal["likelihood", "cider", "distil"] = "likelihood"
     init_from: str = ""
     hypotheses: Annotated[int, Field(ge=2, lt=2**31)] = 5
+    reward_bleu: NonNegative = 0.0
+    people_penalty: NonNegative = 0.0
     label_smoothing: Rate = 0.0
     doubly_stochastic: NonNegative = 1.0
     initial_share: Rate = 0.0

@@ -18,17 +18,12 @@ import numpy as np
 from show_attend_tell.data.manifest import Photo
 from show_attend_tell.data.preprocessing import Box, load_photo, seen_region
 from show_attend_tell.evaluation.metrics.bootstrap import Statistic, ratio_statistic
+from show_attend_tell.evaluation.metrics.reward import PEOPLE
 from show_attend_tell.runtime.errors import EvaluationError, PhotoError, quote
 from show_attend_tell.runtime.untrusted import parse_json, read_text_bytes, reading
 
 # The scores of a mention: hit, mass, and the controls of both.
 SCORES = ("pointing", "pointing_mass", "pointing_random", "pointing_centre")
-# Words that name a person, in captions without punctuation and in lower case.
-PEOPLE = frozenset(
-    "adult adults baby babies boy boys child children crowd cyclist cyclists girl "
-    "girls guy guys kid kids lady ladies man men people person player players skier "
-    "surfer toddler woman women".split()
-)
 
 
 class Target(NamedTuple):

@@ -1,4 +1,4 @@
-"""Train by reward: the model's own captions, weighted by their CIDEr.
+"""Train by reward: the model's own captions, weighted by their CIDEr and more.
 
 Self-critical sequence training (Rennie et al., CVPR 2017) follows the gradient of the
 expected reward r. For the K captions y_k generated for a photo a::
@@ -23,7 +23,7 @@ from show_attend_tell.config.settings import DecodingSettings, Experiment
 from show_attend_tell.data.dataset import part_of, read_views, shown_items
 from show_attend_tell.data.splits import Split
 from show_attend_tell.data.vocabulary import PAD, START, Vocabulary
-from show_attend_tell.evaluation.metrics.reward import CiderReward
+from show_attend_tell.evaluation.metrics.reward import CiderReward, Reward
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.training.maximum_likelihood import compiled_step
 from show_attend_tell.training.workers import ALONE, Workers
@@ -51,7 +51,9 @@ class SelfCritical:
         workers.require_divisible(self.photos, "batch_size / hypotheses")
         self.workers, self.part = workers, part_of(self.photos, *workers.part)
         self.max_words = experiment.decoding.max_words
-        self.reward = CiderReward(data.captions)
+        self.reward = Reward(
+            data.captions, settings.reward_bleu, settings.people_penalty
+        )
         self.settings, self._step = settings, None
 
     @property

@@ -1,4 +1,4 @@
-"""Compute the CIDEr of single captions against a fixed corpus, as a training reward.
+"""Compute the reward of single captions: CIDEr against a fixed corpus, and additions.
 
 pycocoevalcap's scorer counts document frequencies in the references of the captions
 that it scores; a reward needs the frequencies of all training captions. The
@@ -12,6 +12,12 @@ from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
 ORDERS = 4  # n-grams of 1 to 4 words
+# Words that name a person, in captions without punctuation and in lower case.
+PEOPLE = frozenset(
+    "adult adults baby babies boy boys child children crowd cyclist cyclists girl "
+    "girls guy guys kid kids lady ladies man men people person player players skier "
+    "surfer toddler woman women".split()
+)
 SIGMA = 6.0  # standard deviation of the length penalty, in words
 
 
@@ -68,6 +74,40 @@ class CiderReward:
         norms = [math.sqrt(sum(w * w for w in order.values())) for order in weights]
         length = sum(n for ngram, n in counts.items() if len(ngram) == 1)
         return _Vector(weights, norms, length)
+
+
+class Reward:
+    """Compute CIDEr + w BLEU-4 - v [the caption names people and no reference does].
+
+    Args:
+        references: tokenized captions of each photo.
+        bleu: w, the weight of BLEU-4, smoothed as by Lin and Och (ACL 2004).
+        people: v, the penalty for a word of :data:`PEOPLE`.
+    """
+
+    def __init__(
+        self,
+        references: Sequence[Sequence[Sequence[str]]],
+        bleu: float = 0.0,
+        people: float = 0.0,
+    ):
+        self.cider, self.bleu, self.people = CiderReward(references), bleu, people
+        self.references = references
+
+    def __call__(self, photo: int, words: Sequence[str]) -> float:
+        """Return the reward of a caption, see :meth:`CiderReward.__call__`."""
+        value, references = self.cider(photo, words), self.references[photo]
+        plain = [word for word in words if word != CiderReward.END]
+        if self.bleu and plain:
+            from nltk.translate.bleu_score import SmoothingFunction, sentence_bleu
+
+            smoothing = SmoothingFunction().method2
+            score = sentence_bleu(references, plain, smoothing_function=smoothing)
+            value += self.bleu * score
+        if self.people and PEOPLE.intersection(plain):
+            named = any(PEOPLE.intersection(caption) for caption in references)
+            value -= self.people * (not named)
+        return value
 
 
 def _ngrams(words: Sequence[str]) -> Counter:

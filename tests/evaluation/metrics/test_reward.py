@@ -1,9 +1,11 @@
-"""CIDEr as a reward, compared with pycocoevalcap's scores."""
+"""CIDEr as a reward, compared with pycocoevalcap's scores; BLEU-4 and people."""
+
+import math
 
 import pytest
 
 from show_attend_tell.evaluation.metrics.ngrams import cider
-from show_attend_tell.evaluation.metrics.reward import CiderReward
+from show_attend_tell.evaluation.metrics.reward import CiderReward, Reward
 
 END = CiderReward.END
 REFERENCES = [
@@ -37,3 +39,19 @@ def test_a_reward_is_from_zero_to_ten_and_lower_without_the_end():
         assert reward(0, words) == 0
     without_words = CiderReward([[[]], *split(REFERENCES)])
     assert without_words(0, ["a", "dog", END]) == 0
+
+
+def test_bleu_is_added_and_people_whom_no_caption_names_are_subtracted():
+    references = split(REFERENCES)
+    cider, reward = CiderReward(references), Reward(references, bleu=2.0, people=3.0)
+    perfect = [*REFERENCES[3][0].split(), END]
+    assert reward(3, perfect) == pytest.approx(cider(3, perfect) + 2.0)
+    # 2 of 2 words and, smoothed, 1 of 2 pairs; the nearest reference has 3 words.
+    short = ["a", "runs", END]
+    bleu = (1 * 1 / 2 * 1 / 2 * 1 / 2) ** 0.25 * math.exp(1 - 3 / 2)
+    assert reward(0, short) == pytest.approx(cider(0, short) + 2 * bleu)
+    invented, named = ["a", "man", END], ["two", "girls", END]
+    without = Reward(references, bleu=2.0)
+    assert reward(0, invented) == pytest.approx(without(0, invented) - 3.0)
+    assert reward(1, named) == without(1, named)  # its captions name men
+    assert Reward(references)(0, invented) == cider(0, invented)
