@@ -145,6 +145,7 @@ def test_workers_write_shards_into_an_object_store(
         values = reader.read(rows)
     extract(experiment(), work, overwrite=True, progress=False)
     with FeatureReader(work / "tiny" / f"{NAME}.h5") as file:
-        np.testing.assert_allclose(file.read(rows), values, rtol=1e-3)
+        # The rounding differs with the number of threads.
+        np.testing.assert_allclose(file.read(rows), values, rtol=1e-3, atol=1e-5)
     assert shards.sizes() == {}  # overwritten, too
     (work / "tiny" / f"{NAME}.h5").unlink()
