@@ -147,6 +147,11 @@ class TrainingSettings(OptimiserSettings):
                 "label_smoothing must be 0 with objective = 'cider', whose words are "
                 f"not given. Received: label_smoothing = {self.label_smoothing}"
             )
+        if self.objective != "cider" and (self.reward_bleu or self.people_penalty):
+            raise ValueError(
+                "reward_bleu and people_penalty need objective = 'cider'. Received: "
+                f"objective = {self.objective!r}"
+            )
         if self.initial_share and not self.init_from:
             raise ValueError(
                 "initial_share needs a model in init_from. Received: initial_share = "

@@ -318,6 +318,10 @@ def test_reward_training_of_soft_attention_without_smoothing_is_valid():
         )
     ]
     + [
+        (("training", {}), "training", {key: 1.0}, "need objective = 'cider'")
+        for key in ("reward_bleu", "people_penalty")
+    ]
+    + [
         (("model", {"decoder": "transformer"}), *row)
         for row in (
             ("model", {"attention": "hard"}, "attention = 'hard' must go with"),

@@ -117,11 +117,13 @@ def test_the_initial_model_is_the_first_candidate(work, started, monkeypatch):
 
 
 def test_every_photo_is_used_once_an_epoch(work, started):
-    chosen = experiment(training=BY_REWARD)
+    weights = {"reward_bleu": 0.5, "people_penalty": 2.0}
+    chosen = experiment(training=BY_REWARD | weights)
     with FeatureReader(feature_path(folder_of(chosen, work), chosen.encoder)) as reader:
         (data,) = load_splits(chosen, work, ["train"], reader)
         model = load_captioner(started / "tiny" / "model.keras")
         objective = SelfCritical(chosen, model, data, [reader])
+        assert (objective.reward.bleu, objective.reward.people) == (0.5, 2.0)
         seen = []
         objective._update = lambda photos, rng: seen.append(photos)
         list(objective.updates(epoch=3))
