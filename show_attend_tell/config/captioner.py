@@ -85,7 +85,8 @@ class ModelSettings:
         attention_layers: dense layers on the annotations in f_att; tanh between
             them, none after the last (the authors use 2 for COCO).
         activation: activation of f_att, ``tanh``, the authors'.
-        init_layers: dense layers in each of f_init,c and f_init,h.
+        init_layers: dense layers in each of f_init,c and f_init,h; with 0, c_0 and h_0
+            are zero.
         selector: whether there is a gate beta.
         prev2out: whether the deep output has a term of the previous word.
         ctx2out: whether the deep output has a term of the context.
@@ -107,7 +108,7 @@ class ModelSettings:
     attention_width: Positive = 512
     attention_layers: Annotated[int, Field(ge=1, le=4)] = 1
     activation: Literal["tanh"] = "tanh"
-    init_layers: Annotated[int, Field(ge=1, le=4)] = 1
+    init_layers: Annotated[int, Field(ge=0, le=4)] = 1
     selector: bool = True
     prev2out: bool = True
     ctx2out: bool = True

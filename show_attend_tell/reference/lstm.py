@@ -53,7 +53,7 @@ def start(p: dict, settings, photo: Photo) -> dict:
         c = sigmoid(i) * np.tanh(g)
         return {"h": sigmoid(o) * np.tanh(c), "c": c}
     for part in "hc":
-        x = mean
+        x = mean if settings.init_layers else np.zeros((1, len(p["lstm_h"])))
         for j in range(settings.init_layers):
             x = x @ p[f"init_{part}_w{j}"] + p[f"init_{part}_b{j}"]
             x = np.tanh(x) if j == last else np.maximum(x, 0)

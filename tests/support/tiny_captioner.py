@@ -20,6 +20,7 @@ VARIANTS = {
     "two layers each": {"attention_layers": 2, "init_layers": 2},
     "nothing but h": {"prev2out": False, "ctx2out": False, "selector": False},
     "no context": {"ctx2out": False},
+    "a start from zeros": {"init_layers": 0},
     "the mean annotation": {"attention": "mean"},
     "the photo once": {"attention": "none"},
 }

@@ -117,8 +117,9 @@ class LstmDecoder(MatrixLayer):
     def _get_initial_lstm(self, features, dropouts=NO_DROPOUT):
         """Return c_0 and h_0, MLPs of mean_i a_i, ReLU inside and tanh at the end.
 
-        With ``attention = "none"`` they are the LSTM's after mean_i a_i, its first
-        input, as in Vinyals et al., arXiv:1411.4555.
+        With ``init_layers = 0`` they are zero. With ``attention = "none"`` they are the
+        LSTM's after mean_i a_i, its first input, as in Vinyals et al.,
+        arXiv:1411.4555.
 
         Args:
             features: a, (B, L, D).
@@ -129,11 +130,14 @@ class LstmDecoder(MatrixLayer):
             c_0 and h_0, in this order, (B, n) each.
         """
         mean = ops.mean(features, axis=1)  # (B, L, D) -> (B, D)
-        states = {}
         if not self.init:
             gates = ops.matmul(dropouts.initial(mean), self.lstm_z) + self.lstm_b
             n = self.settings.lstm_width
             return lstm_update(gates, ops.zeros_like(gates[:, :n]))[::-1]
+        if not self.settings.init_layers:
+            zero = ops.zeros((ops.shape(mean)[0], self.settings.lstm_width))
+            return zero, zero
+        states = {}
         for part in "hc":
             value = dropouts.initial(mean)
             for j, (w, b) in enumerate(self.init[part]):
