@@ -3,7 +3,7 @@
 // the photo that is transparent where alpha is largest.
 
 const UPSAMPLING = 8; // pixels of the veil per location
-const SIGMA = 1.0; // of the Gaussian, in locations
+const SIGMA = 0.8; // of the Gaussian, in locations
 const VEIL = 0.8; // opacity of the veil without attention
 
 function smoothing(cells) {
