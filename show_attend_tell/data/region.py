@@ -13,7 +13,7 @@ from show_attend_tell.data.preprocessing import Box, box_to_square
 from show_attend_tell.runtime.errors import CaptionError, quote
 
 # Deviation of the Gaussian that smooths a map, in locations: 13 pixels of the 224 that
-# VGG sees, a fifteenth of the field that a location depends on; the authors' code has 20.
+# VGG sees, a 15th of the field that a location depends on; the authors' code has 20.
 SIGMA = 0.8
 
 
