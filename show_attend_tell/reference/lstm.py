@@ -52,8 +52,9 @@ def start(p: dict, settings, photo: Photo) -> dict:
         i, _, o, g = np.split(mean @ p["lstm_z"] + p["lstm_b"], 4, axis=-1)
         c = sigmoid(i) * np.tanh(g)
         return {"h": sigmoid(o) * np.tanh(c), "c": c}
+    zero = np.zeros((1, len(p["lstm_h"])), mean.dtype)
     for part in "hc":
-        x = mean if settings.init_layers else np.zeros((1, len(p["lstm_h"])))
+        x = mean if settings.init_layers else zero
         for j in range(settings.init_layers):
             x = x @ p[f"init_{part}_w{j}"] + p[f"init_{part}_b{j}"]
             x = np.tanh(x) if j == last else np.maximum(x, 0)

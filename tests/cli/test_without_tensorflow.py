@@ -12,6 +12,7 @@ from show_attend_tell.inference.pipeline import load
 from show_attend_tell.models.encoder.network import Encoder
 
 ROOT = Path(__file__).resolve().parents[2]
+README = ROOT / "README.md"
 PHOTO = ROOT / "docs" / "images" / "sheep.jpg"
 SENTENCE = "A sheep standing in the grass."
 TRAINING = (
@@ -34,6 +35,8 @@ def test_a_photo_is_captioned_and_drawn(tmp_path, model):
     caption = json.loads(done.stdout)
     if model == "shipped":
         assert caption["sentence"] == SENTENCE
+        line = README.read_text("utf-8").partition(f"{SENTENCE} (likely, ")[2]
+        assert caption["confidence"] == pytest.approx(float(line[:4]), abs=0.01)
     assert 0 < caption["confidence"] < 1
     files = {"sheep.png", "sheep.pdf"}
     if model == "shipped":
