@@ -1,6 +1,7 @@
 """Measure the noise of hard attention's sampled gradient beside the exact gradient.
 
     python docs/gradient_noise.py              signal to noise of the gradient of f_att
+    python docs/gradient_noise.py --sizes      the same by number of locations and words
     python docs/gradient_noise.py --marginal   log p of captions by three objectives
 
 The problem is small enough to sum over every sequence of locations: drawn scenes of two
@@ -11,7 +12,8 @@ attention and with hard attention by the weights of the authors' code. After som
 updates of each, on one minibatch of 32 captions, the gradient g of L_s, Eq. (10), in
 the weights of f_att is computed exactly and by samples. Signal to noise is |E g|^2
 over the trace of the covariance of g under the sampled locations. A model without f_att
-has none. The result is printed in JSON.
+has none. With ``--sizes`` the grid is finer or the caption cut after some words; only
+hard attention is trained. The result is printed in JSON.
 """
 
 import argparse
@@ -35,9 +37,11 @@ from show_attend_tell.models.lstm.hard_attention import (
     location_log_probs,
 )
 
-GRID, T, BATCH, DRAWS = (2, 2), 5, 32, 100
-L = GRID[0] * GRID[1]
+T, BATCH, DRAWS = 5, 32, 100
 UPDATES = (0, 100, 1000)
+KINDS = ("no baseline", "moving baseline", "other samples")
+# Side of the grid, words, and samples of training; conv5_3 has 14 x 14 locations.
+SIZES = ((2, 1, 1), (7, 1, 1), (14, 1, 1), (14, 1, 5), (2, 3, 1), (2, 5, 1))
 F_ATT = ("w_a_0", "b_a_0", "w_h", "w_att")
 SPECIAL, DROPPED = ("<pad>", "<start>", "<end>", "<unk>"), ("a", "of")
 PART = 4  # captions whose sequences are summed together
@@ -47,24 +51,28 @@ AUTHORS |= {"reward_per": "caption_mean"}
 PLAIN = {"entropy_weight": 0.0, "reward_scale": 1.0, "sampling_probability": 1.0}
 
 
-def read_scenes():
-    """Return annotations (N, L, D), inputs and targets (N, T), and the vocabulary."""
+def read_scenes(grid, words_kept=T):
+    """Return annotations (N, L, D), inputs and targets (N, words), and the vocabulary.
+
+    L is the square of ``grid``.
+    """
     experiment = load_experiment("scenes")
     with open_features(experiment, "prepared") as reader:
         (split,) = load_splits(experiment, "prepared", ["train"], reader)
         short = [[w for w in each[0] if w not in DROPPED] for each in split.captions]
         chosen = [k for k, words in enumerate(short) if len(words) == T]
         a = reader.read(split.rows[chosen]).astype(np.float32)
-    side = int(a.shape[1] ** 0.5) // GRID[0]
-    a = a.reshape(len(a), GRID[0], side, GRID[1], side, -1).mean(axis=(2, 4))
-    a = a.reshape(len(a), L, -1)  # (N, L, D)
+    side = int(a.shape[1] ** 0.5) // grid
+    a = a.reshape(len(a), grid, side, grid, side, -1).mean(axis=(2, 4))
+    a = a.reshape(len(a), grid**2, -1)  # (N, L, D)
     words = [*SPECIAL, *sorted({word for k in chosen for word in short[k]})]
     targets = np.array([[words.index(w) for w in short[k]] for k in chosen], np.int32)
     starts = np.full((len(targets), 1), SPECIAL.index("<start>"), np.int32)
-    return a / a.std(), np.hstack([starts, targets[:, :-1]]), targets, words
+    inputs = np.hstack([starts, targets[:, :-1]])
+    return a / a.std(), inputs[:, :words_kept], targets[:, :words_kept], words
 
 
-def build(words, width, attention="hard", **hard):
+def build(words, width, grid=2, attention="hard", **hard):
     """Return a small captioner."""
     settings = ModelSettings(
         attention=attention,
@@ -78,7 +86,7 @@ def build(words, width, attention="hard", **hard):
         words,
         settings,
         annotation_width=width,
-        grid=GRID,
+        grid=(grid, grid),
         doubly_stochastic=0.0,
         hard=HardAttentionSettings(**hard),
         seed=1,
@@ -90,10 +98,10 @@ def _given(alpha, one_hot):
     return one_hot, ops.zeros_like(alpha[:, :1])
 
 
-def enumerator(model):
+def enumerator(model, locations, length):
     """Return (a, inputs, targets) -> log p(s|a) and log p(y|s,a), (B, L^T), and g."""
-    places = np.stack(np.meshgrid(*[np.arange(L)] * T, indexing="ij"), -1)
-    one_hot = np.eye(L, dtype=np.float32)[places.reshape(-1, T)]  # (L^T, T, L)
+    places = np.stack(np.meshgrid(*[np.arange(locations)] * length, indexing="ij"), -1)
+    one_hot = np.eye(locations, dtype=np.float32)[places.reshape(-1, length)]
     weights = f_att(model)
 
     @tf.function(autograph=False)
@@ -101,7 +109,7 @@ def enumerator(model):
         a, inputs, targets = (
             ops.repeat(x, len(one_hot), 0) for x in (a, inputs, targets)
         )
-        chosen = ops.tile(one_hot, (PART, 1, 1))
+        chosen = ops.tile(one_hot, (PART, 1, 1))  # (PART L^T, T, L)
         with tf.GradientTape() as tape:
             x = {"annotations": a, "tokens": inputs}
             out = model.teacher_force(x, selection=Selection(_given, (chosen,)))
@@ -152,75 +160,85 @@ def sampler(model):
     return sample
 
 
+def measure(grid, length, trained, kinds, updates):
+    """Train a model of each kind in ``trained`` and yield its scores, as of a run."""
+    a, inputs, targets, words = read_scenes(grid, length)
+    width, batch = a.shape[2], (a[:BATCH], inputs[:BATCH], targets[:BATCH])
+    probe = build(words, width, grid, **PLAIN)
+    exact = enumerator(probe, grid**2, length)
+    samplers = {}
+    for kind in kinds:
+        hard = {"baseline": "samples"} if kind == "other samples" else {}
+        for samples in (1, 5, 20)[kind == "other samples" :]:
+            model = build(words, width, grid, **PLAIN, samples=samples, **hard)
+            samplers[kind, samples] = model, sampler(model)
+    for name, settings in trained.items():
+        model = build(words, width, grid, **settings)
+        model.compile(optimizer=keras.optimizers.Adam(3e-3), jit_compile=False)
+        x, done = {"annotations": a, "tokens": inputs}, 0
+        rng = np.random.default_rng(1)
+        for total in updates:
+            for _ in range(total - done):
+                rows = rng.integers(BATCH, len(a), BATCH)  # not those of the probe
+                part = {key: value[rows] for key, value in x.items()}
+                model.train_on_batch(part, targets[rows])
+            done = total
+            label = f"{name}, after {total} updates"
+            print(label, file=sys.stderr, flush=True)
+            copy_weights(model, probe)
+            common, g = exact_scores(probe, exact, batch)
+            if not kinds:
+                yield {"label": label, "scores": rounded(common)}
+            for kind in kinds:
+                b = np.float32(common["L_s"] if kind == "moving baseline" else 0)
+                scores = {}
+                for (of, samples), (target, sample) in samplers.items():
+                    if of == kind:
+                        copy_weights(model, target)
+                        shape = DRAWS, BATCH * samples, length
+                        noise = np.random.default_rng(2).random(shape, np.float32)
+                        drawn = np.array([flat(sample(*batch, b, u)) for u in noise])
+                        variance = drawn.var(axis=0, ddof=1).sum()
+                        scores[f"SNR, {samples}"] = float((g @ g) / variance)
+                yield {"label": f"{label}, {kind}", "scores": rounded(common | scores)}
+
+
+def exact_scores(model, exact, batch):
+    """Return the scores of a minibatch by enumeration, and the gradient g."""
+    a, inputs, targets = batch
+    log_p, reached, g = exact(*batch)
+    p = np.exp(log_p.astype(np.float64))
+    outputs = model({"annotations": a, "tokens": inputs})
+    expected = np.asarray(-token_losses(outputs["logits"], targets)).sum(-1)
+    marginal = np.log((p * np.exp(reached.astype(float))).sum(-1))
+    scores = {
+        "entropy": attention_entropy(np.asarray(outputs["alpha"])).mean(),
+        "beta": np.mean(outputs["beta"]),
+        "L_s": (p * reached).sum(-1).mean(),
+        "log p": marginal.mean(),
+        "expected context": expected.mean(),
+        "exact norm": np.linalg.norm(g),
+    }
+    return {name: float(score) for name, score in scores.items()}, g
+
+
 def main() -> None:
     """Train, measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--marginal", action="store_true")
+    parser.add_argument("--sizes", action="store_true")
     given = parser.parse_args()
-    a, inputs, targets, words = read_scenes()
-    width, batch = a.shape[2], (a[:BATCH], inputs[:BATCH], targets[:BATCH])
-    probe = build(words, width, **PLAIN)
-    exact = enumerator(probe)
-    kinds = {"no baseline": (0.0, {}), "moving baseline": (1.0, {})}
-    kinds["other samples"] = (0.0, {"baseline": "samples"})
-    samplers = {}
-    for kind, (_, hard) in kinds.items() if not given.marginal else ():
-        for samples in (1, 5, 20)[kind == "other samples" :]:
-            model = build(words, width, **PLAIN, samples=samples, **hard)
-            samplers[kind, samples] = model, sampler(model)
+    authors = {"hard attention, weights of the authors": AUTHORS}
+    both = {"soft attention": {"attention": "soft"}, **authors}
     found = []
-    for name, model in (
-        ("soft attention", build(words, width, "soft")),
-        ("hard attention, weights of the authors", build(words, width, **AUTHORS)),
-    ):
-        model.compile(optimizer=keras.optimizers.Adam(3e-3), jit_compile=False)
-        x, done = {"annotations": a, "tokens": inputs}, 0
-        rng = np.random.default_rng(1)
-        for updates in UPDATES:
-            for _ in range(updates - done):
-                rows = rng.integers(BATCH, len(a), BATCH)  # not those of the probe
-                part = {key: value[rows] for key, value in x.items()}
-                model.train_on_batch(part, targets[rows])
-            done = updates
-            label = f"{name}, after {updates} updates"
-            print(label, file=sys.stderr, flush=True)
-            copy_weights(model, probe)
-            log_p, reached, g = exact(*batch)
-            p = np.exp(log_p.astype(np.float64))
-            outputs = probe({"annotations": batch[0], "tokens": batch[1]})
-            alpha = np.asarray(outputs["alpha"])
-            expected = np.asarray(-token_losses(outputs["logits"], batch[2])).sum(-1)
-            common = {
-                "entropy": float(attention_entropy(alpha).mean()),
-                "beta": float(np.mean(outputs["beta"])),
-                "L_s": float((p * reached).sum(-1).mean()),
-                "log p": float(
-                    np.log((p * np.exp(reached.astype(float))).sum(-1)).mean()
-                ),
-                "expected context": float(expected.mean()),
-                "exact norm": float(np.linalg.norm(g)),
-            }
-            if given.marginal:
-                found.append({"label": label, "scores": rounded(common)})
-                continue
-            for kind, (moves, _) in kinds.items():
-                scores = {}
-                for samples in (1, 5, 20):
-                    if (kind, samples) not in samplers:
-                        continue
-                    target, sample = samplers[kind, samples]
-                    copy_weights(model, target)
-                    b = np.float32(moves * common["L_s"])
-                    shape = DRAWS, BATCH * samples, T
-                    noise = np.random.default_rng(2).random(shape, np.float32)
-                    drawn = np.array([flat(sample(*batch, b, u)) for u in noise])
-                    noise = drawn.var(axis=0, ddof=1).sum()
-                    scores[f"SNR, {samples}"] = float((g @ g) / noise)
-                entry = {
-                    "label": f"{label}, {kind}",
-                    "scores": rounded(common | scores),
-                }
-                found.append(entry)
+    if given.sizes:
+        for grid, length, samples in SIZES:
+            name = f"locations {grid**2}, words {length}, samples in training {samples}"
+            trained = {name: AUTHORS | {"samples": samples}}
+            found.extend(measure(grid, length, trained, KINDS[1:2], UPDATES[1:]))
+    else:
+        kinds = () if given.marginal else KINDS
+        found.extend(measure(2, T, both, kinds, UPDATES))
     print(json.dumps({"runs": found}))
 
 
