@@ -92,7 +92,8 @@ def commands(name: str, rows: dict, seeds: list, data: str = "DIR") -> dict:
     experiment = ["-e", row["experiment"]]
     changes = [x for change in changes_of(name, rows) for x in ("--set", change)]
     given = ["--data", data] if "data" in row else []
-    verbs = {"prepare": [*experiment, *given], "features": experiment}
+    changed = [*experiment, *changes]
+    verbs = {"prepare": [*changed, *given], "features": changed}
     if run == name and "model" not in row:
         several = ["--seeds", ",".join(map(str, seeds)), "--resume"]
         verbs["train"] = [*experiment, "--name", name, *several, *changes]

@@ -61,6 +61,13 @@ def test_the_command_of_a_row_is_valid(name):
         assert other is None or other in ROWS
 
 
+def test_a_row_prepares_the_data_and_features_that_its_settings_name():
+    verbs = TOOL["commands"]("people_lambda", ROWS, [1])
+    assert "data.name=more" in verbs["prepare"]
+    verbs = TOOL["commands"]("flickr8k_14x14", ROWS, [1])
+    assert "encoder.layer=block5_conv3" in verbs["features"]
+
+
 def test_every_result_has_a_row():
     assert RESULTS.keys() <= ROWS.keys()
 
