@@ -28,8 +28,6 @@ from show_attend_tell.config.experiments import (
     seed_variants,
 )
 from show_attend_tell.config.settings import parse_toml
-from show_attend_tell.data.features import feature_path
-from show_attend_tell.data.shard_store import feature_set
 from show_attend_tell.runtime.files import atomic_write
 from show_attend_tell.runtime.machine import git_revision
 from show_attend_tell.runtime.table import align, markdown
@@ -39,6 +37,7 @@ RESULTS = ROOT / "experiments" / "reproduction"
 PAGE = ROOT / "docs" / "reproduction.md"
 NOT_RUN, VERDICTS = "not run yet", ("reproduced", "partly", "not", "untestable here")
 RUNS, WORK = Path("experiments/runs"), Path("prepared")
+TRAINED = "trained.json"  # in a run of docs/jax_training.py: how it was trained
 _DIGITS = 4  # decimals in result files
 _SHARES = {"exact_match", "pointing", "pointing_centre", "pointing_mass"}
 _HEAD = """\
@@ -129,14 +128,20 @@ def run_row(
         command = _run("prepare", verbs["prepare"])
         done.append(command.replace(shlex.quote(data), "DIR"))  # on any machine
     if experiment.task == "caption":
+        # docs/jax_training.py has no decompression.
+        from show_attend_tell.data.features import feature_path
+        from show_attend_tell.data.shard_store import feature_set
+
         file = feature_path(WORK / experiment.data.name, experiment.encoder)
         if not feature_set(file).exists():
             done.append(_run("features", verbs["features"]))
     if "train" in verbs:
         trained = seed_variants(rename(experiment, name), seeds)
+        trained = [x for x in trained if not (RUNS / x.name / TRAINED).exists()]
         if not all(map(_is_trained, trained)):
             _run("train", [*verbs["train"], *options])
-        done.append(shlex.join(["show-attend-tell", "train", *verbs["train"]]))
+        if trained:
+            done.append(shlex.join(["show-attend-tell", "train", *verbs["train"]]))
     for seed, arguments in zip(seeds, verbs["eval"], strict=True):
         folder = RUNS / arguments[arguments.index("--name") + 1]
         before = {file: file.stat().st_mtime_ns for file in folder.glob("scores*.json")}
@@ -148,7 +153,7 @@ def run_row(
                 if "beams" in row:
                     run["label"] = f"beam {scores['beam']}"
                 run["seconds"] = _seconds(folder)
-                found.append(run | _kept(scores) | about)
+                found.append(run | _kept(scores) | about | _trained_on_jax(folder))
     return found
 
 
@@ -179,6 +184,12 @@ def _kept(scores: dict) -> dict:
             name: [round(x, _DIGITS) for x in ends] for name, ends in intervals.items()
         },
     }
+
+
+def _trained_on_jax(folder: Path) -> dict:
+    """Return how a run was trained, if docs/jax_training.py trained it."""
+    file = folder / TRAINED
+    return {"training": json.loads(file.read_text("utf-8"))} if file.exists() else {}
 
 
 def _seconds(folder: Path) -> int | None:
@@ -261,7 +272,9 @@ def _cell(name: str, run: dict) -> str:
 
 def _source(run: dict) -> str:
     if "source" not in run:
-        return run["revision"] or "no git repository"
+        revision = run["revision"] or "no git repository"
+        training = run.get("training")
+        return f"{revision}, trained on {training['machine']}" if training else revision
     section = run["source"].removeprefix("LOG.md, section ")
     link = f"[LOG, {section}](../experiments/LOG.md#{_anchor(section)})"
     return f"{link}, {run['revision']}"

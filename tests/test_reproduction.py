@@ -106,6 +106,30 @@ def test_a_row_is_trained_and_each_seed_evaluated(tmp_path, monkeypatch):
     assert "| this (`a`) | 2 | - | not run; 3 min |" in text
 
 
+def test_a_run_trained_on_jax_is_only_evaluated(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    about = {"command": "python docs/jax_training.py a", "machine": "a GPU"}
+    folder, called = Path("experiments/runs/a-seed-1"), []
+    folder.mkdir(parents=True)
+    (folder / TOOL["TRAINED"]).write_text(json.dumps(about))
+
+    def run(command, **options):
+        if command[0] == "git":
+            return subprocess.CompletedProcess(command, 1)
+        called.append(command[3])
+        (folder / "scores.json").write_text(json.dumps({"error": 1.5}))
+
+    monkeypatch.setattr(subprocess, "run", run)
+    row = {"experiment": "ram_mnist", "seeds": [1], "claim": "c", "what": "this"}
+    (found,) = TOOL["run_row"]("a", {"a": row}, [1])
+    monkeypatch.undo()
+    assert called == ["prepare", "eval"]
+    assert found["training"] == about
+    claims = {"c": {**CLAIMS["ram"], "scores": ["error"]}}
+    text = TOOL["page"](claims, {"a": row}, {"a": {"runs": [found]}})
+    assert "| this (`a`) | 1 | 1.50 | no git repository, trained on a GPU |" in text
+
+
 def test_rows_that_have_results_are_skipped(monkeypatch, capsys):
     name = "flickr8k_hard"
     monkeypatch.setattr(sys, "argv", ["reproduction.py", name])

@@ -9,7 +9,6 @@ from typing import Annotated
 
 import h5py
 import keras
-import tensorflow as tf
 from pydantic import Field, create_model
 
 from show_attend_tell.config.fields import Seed
@@ -115,6 +114,8 @@ def shipped_file(task: str) -> Path:
 
 def _built(saved: SavedModel) -> keras.Model:
     """Return the model of a file, of at most ``saved.most_weights`` numbers."""
+    import tensorflow as tf
+
     make = functools.partial(_CLASS_OF[saved.class_name], **dict(saved.config))
     with tf.Graph().as_default():  # in which variables have shapes and no values
         count = sum(math.prod(weight.shape) for weight in make().weights)

@@ -33,18 +33,21 @@ class Changes(NamedTuple):
 
 def draw_changes(rng: np.random.Generator, batch: int) -> Changes:
     """Sample the changes of a batch of B crops."""
+    transform, gamma, deviation = draw_amounts(rng, batch)
+    noise = rng.standard_normal((batch, HEIGHT, WIDTH), np.float32)
+    return Changes(transform, gamma, deviation * noise)
+
+
+def draw_amounts(rng: np.random.Generator, batch: int) -> tuple[np.ndarray, ...]:
+    """Sample transforms, gammas and the deviations of the noise, (B, 1, 1)."""
     wide, high = 1 + rng.uniform(-ZOOM, ZOOM, (2, batch))
     slant = rng.uniform(-SLANT, SLANT, batch)
     turn = rng.uniform(-TURN, TURN, batch)
     right, down = rng.uniform(-FARTHEST, FARTHEST, (2, batch))
     gamma = np.exp(rng.uniform(*np.log(GAMMAS), (batch, 1, 1)))
     deviation = rng.uniform(0, MOST_NOISE, (batch, 1, 1)).astype(np.float32)
-    noise = rng.standard_normal((batch, HEIGHT, WIDTH), np.float32)
-    return Changes(
-        make_transform(wide, high, slant, turn, right, down),
-        gamma.astype(np.float32),
-        deviation * noise,
-    )
+    transform = make_transform(wide, high, slant, turn, right, down)
+    return transform, gamma.astype(np.float32), deviation
 
 
 def make_transform(wide, high, slant, turn, right, down) -> np.ndarray:
