@@ -28,6 +28,8 @@ from show_attend_tell.config.experiments import (
     seed_variants,
 )
 from show_attend_tell.config.settings import parse_toml
+from show_attend_tell.data.features import feature_path
+from show_attend_tell.data.shard_store import feature_set
 from show_attend_tell.runtime.files import atomic_write
 from show_attend_tell.runtime.machine import git_revision
 from show_attend_tell.runtime.table import align, markdown
@@ -128,10 +130,6 @@ def run_row(
         command = _run("prepare", verbs["prepare"])
         done.append(command.replace(shlex.quote(data), "DIR"))  # on any machine
     if experiment.task == "caption":
-        # docs/jax_training.py has no decompression.
-        from show_attend_tell.data.features import feature_path
-        from show_attend_tell.data.shard_store import feature_set
-
         file = feature_path(WORK / experiment.data.name, experiment.encoder)
         if not feature_set(file).exists():
             done.append(_run("features", verbs["features"]))
