@@ -281,7 +281,9 @@ def _source(run: dict) -> str:
 def _commands_of(row: dict, name: str, result: dict) -> list[str]:
     data = " DATA=DIR" if "data" in row else ""
     lines = [f"    {command}" for command in result.get("commands", [])]
-    if not lines or missing_seeds(row, result):
+    if any("training" in run for run in result.get("runs", [])):
+        lines.append(f"    KERAS_BACKEND=jax python docs/jax_training.py {name}")
+    if not result.get("commands") or missing_seeds(row, result):
         lines.append(f"    make reproduce ROWS={name}{data}")
     return lines
 
