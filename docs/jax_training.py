@@ -165,7 +165,7 @@ def reading(experiment, words) -> Task:
 
     def finish(model):
         # The averaged weights have other statistics than the last ones.
-        for k in range(_ESTIMATING):
+        for k in range(min(_ESTIMATING, -(-len(images) // _ESTIMATED))):
             crops = jnp.asarray(images[k * _ESTIMATED : (k + 1) * _ESTIMATED])
             x = normalised(crops)[..., None]
             model.encoder(x, training=True, momentum=k / (k + 1))
