@@ -33,6 +33,7 @@ from show_attend_tell.config.experiments import (
 )
 from show_attend_tell.data.digits import DIGIT, PIECE, binarise_fixed
 from show_attend_tell.data.words import PAD, encode_words
+from show_attend_tell.runtime.errors import ConfigError, ShowAttendTellError
 from show_attend_tell.runtime.machine import git_revision
 from show_attend_tell.siblings.evaluation import read_split
 from show_attend_tell.siblings.models import build_model
@@ -224,7 +225,10 @@ def train(experiments: list) -> list[keras.Model]:
     """Train an experiment with several seeds; return the models to save."""
     first, settings = experiments[0], experiments[0].training
     if getattr(settings, "init_from", ""):
-        sys.exit(f"{first.name}: trainings that start from another run are not made")
+        raise ConfigError(
+            "`training.init_from` must be empty here. Received: "
+            f"{settings.init_from!r}; train {first.name} by `train`"
+        )
     task = TASKS[first.task](first, read_split(first, WORK, "train"))
     batch = min(settings.batch_size, task.count)
     models, states = [build_model(experiment) for experiment in experiments], []
@@ -278,18 +282,24 @@ def _kept(model: keras.Model, state, number: int) -> keras.Model:
 def main() -> None:
     """Train the seeds of a row and write their runs."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("row", metavar="ROW")
-    parser.add_argument("--seeds", help="such as 1,2; by default those of the row")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
-    given = parser.parse_args()
     rows = read_table()[1]
-    if given.row not in rows:
-        parser.error(f"{given.row}: no such row; the rows are {', '.join(rows)}")
-    row = rows[given.row]
-    seeds = [int(x) for x in (given.seeds or "").split(",") if x] or row["seeds"]
+    parser.add_argument("row", metavar="ROW", choices=rows)
+    parser.add_argument(
+        "--seeds", type=_numbers, help="such as 1,2, not all of the row"
+    )
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--overwrite", action="store_true", help="replace earlier runs")
+    given = parser.parse_args()
+    if keras.backend.backend() != "jax":
+        parser.error("Keras must use JAX; set KERAS_BACKEND=jax")
+    row, started = rows[given.row], time.monotonic()
     changes = [*changes_of(given.row, rows), *given.set]
-    experiment = rename(load_experiment(row["experiment"], changes), given.row)
-    experiments, started = seed_variants(experiment, seeds), time.monotonic()
+    experiment = load_experiment(row.get("experiment", ""), changes)
+    if experiment.task not in TASKS or "of" in row:
+        parser.error(f"{given.row}: choose a row that trains on digits or words")
+    seeds = given.seeds or row["seeds"]
+    experiments = seed_variants(rename(experiment, given.row), seeds)
+    folders = [runs.open_run(x, RUNS, False, given.overwrite) for x in experiments]
     models = train(experiments)
     about = {
         "command": shlex.join(["python", "docs/jax_training.py", *sys.argv[1:]]),
@@ -298,12 +308,18 @@ def main() -> None:
         "seconds": round(time.monotonic() - started),
         "seeds": seeds,
     }
-    for experiment, model in zip(experiments, models, strict=True):
-        folder = runs.open_run(experiment, RUNS, resume=False, overwrite=True)
+    for folder, model in zip(folders, models, strict=True):
         model.save(folder / runs.MODEL)
         (folder / TRAINED).write_text(json.dumps(about, indent=1) + "\n", "utf-8")
         print(folder)
 
 
+def _numbers(text: str) -> list[int]:
+    return [int(number) for number in text.split(",")]
+
+
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except ShowAttendTellError as error:
+        sys.exit(str(error))
