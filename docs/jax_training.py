@@ -284,9 +284,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     rows = read_table()[1]
     parser.add_argument("row", metavar="ROW", choices=rows)
-    parser.add_argument(
-        "--seeds", type=_numbers, help="such as 1,2, not all of the row"
-    )
+    parser.add_argument("--seeds", type=_numbers, help="1,2, not all of the row")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--overwrite", action="store_true", help="replace earlier runs")
     given = parser.parse_args()
