@@ -33,7 +33,11 @@ from show_attend_tell.config.experiments import (
 )
 from show_attend_tell.data.digits import DIGIT, PIECE, binarise_fixed
 from show_attend_tell.data.words import PAD, encode_words
-from show_attend_tell.runtime.errors import ConfigError, ShowAttendTellError
+from show_attend_tell.runtime.errors import (
+    ConfigError,
+    ShowAttendTellError,
+    TrainingError,
+)
 from show_attend_tell.runtime.machine import git_revision
 from show_attend_tell.siblings.evaluation import read_split
 from show_attend_tell.siblings.models import build_model
@@ -249,7 +253,13 @@ def train(experiments: list) -> list[keras.Model]:
         drawn = [task.drawn(np.random.default_rng([s, number])) for s in seeds]
         drawn = jax.tree.map(lambda *x: np.stack(x), *drawn)
         state, values = epoch(data, state, keys, drawn)
-        if number < 2 or (number + 1) % max(1, settings.epochs // 20) == 0:
+        last = number + 1 == settings.epochs
+        if number < 2 or last or (number + 1) % max(1, settings.epochs // 20) == 0:
+            if not np.isfinite(values["loss"]).all():
+                raise TrainingError(
+                    f"{first.name}: training has diverged by epoch {number + 1}; train "
+                    f"with a training.learning_rate below {settings.learning_rate:g}"
+                )
             shown = {
                 k: values[k] for k in ("loss", "error", "word_loss") if k in values
             }

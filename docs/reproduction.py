@@ -27,7 +27,7 @@ from show_attend_tell.config.experiments import (
     rename,
     seed_variants,
 )
-from show_attend_tell.config.settings import parse_toml
+from show_attend_tell.config.settings import parse_toml, read_experiment_file
 from show_attend_tell.data.features import feature_path
 from show_attend_tell.data.shard_store import feature_set
 from show_attend_tell.runtime.files import atomic_write
@@ -135,7 +135,7 @@ def run_row(
             done.append(_run("features", verbs["features"]))
     if "train" in verbs:
         trained = seed_variants(rename(experiment, name), seeds)
-        trained = [x for x in trained if not (RUNS / x.name / TRAINED).exists()]
+        trained = [x for x in trained if not _is_trained_on_jax(x)]
         if not all(map(_is_trained, trained)):
             _run("train", [*verbs["train"], *options])
         if trained:
@@ -182,6 +182,19 @@ def _kept(scores: dict) -> dict:
             name: [round(x, _DIGITS) for x in ends] for name, ends in intervals.items()
         },
     }
+
+
+def _is_trained_on_jax(experiment) -> bool:
+    """Return whether docs/jax_training.py trained a run, with the row's settings."""
+    folder = RUNS / experiment.name
+    if not (folder / TRAINED).exists():
+        return False
+    if read_experiment_file(folder / runs.SETTINGS) != experiment:
+        sys.exit(
+            f"{folder}: was trained with other settings than the row's; train it again "
+            "with --overwrite and without --set, or remove it"
+        )
+    return True
 
 
 def _trained_on_jax(folder: Path) -> dict:

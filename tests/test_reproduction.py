@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from random_weights import randomised
 
-from show_attend_tell.config.experiments import load_experiment
+from show_attend_tell.config.experiments import load_experiment, rename
+from show_attend_tell.config.settings import experiment_to_toml
 
 ROOT = Path(__file__).resolve().parents[1]
 TOOL = runpy.run_path(str(ROOT / "docs" / "reproduction.py"))
@@ -119,6 +120,11 @@ def test_a_run_trained_on_jax_is_only_evaluated(tmp_path, monkeypatch):
 
     monkeypatch.setitem(TOOL["run_row"].__globals__, "_run", run)
     row = {"experiment": "ram_mnist", "seeds": [1], "claim": "c", "what": "this"}
+    experiment = rename(load_experiment("ram_mnist"), "a-seed-1")
+    (folder / "experiment.toml").write_text(experiment_to_toml(experiment))
+    with pytest.raises(SystemExit, match="other settings"):
+        TOOL["run_row"]("a", {"a": {**row, "set": ["training.epochs=3"]}}, [1])
+    called.clear()
     (found,) = TOOL["run_row"]("a", {"a": row}, [1])
     assert called == ["prepare", "eval"]
     claims = {"c": {**CLAIMS["ram"], "scores": ["error"]}}
