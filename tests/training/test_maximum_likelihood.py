@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+import tiny_transformer
 from tiny_captioner import build, captions, photos
 from tiny_run import experiment
 
@@ -11,7 +12,7 @@ from show_attend_tell.training.maximum_likelihood import compiled_step
 from show_attend_tell.training.optimizer import make_optimizer
 
 
-def trained(lengths, compiled=True, **changes):
+def trained(lengths, compiled=True, build=build, **changes):
     """Return a model after an update on a batch of each length, and the losses."""
     changes |= {"learning_rate": 0.01, "jit_compile": True}
     settings = experiment(training=changes).training
@@ -42,6 +43,16 @@ def test_every_optimiser_takes_the_same_step_compiled(optimizer, clip_norm, leng
     models = [trained(lengths, compiled, **changes)[0] for compiled in (True, False)]
     for one, other in zip(*(model.weights for model in models), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_a_transformer_of_the_mean_annotation_is_trained():
+    """Its queries and keys, which one location ignores, have a gradient: 0."""
+
+    def mean(rng, spread):
+        return tiny_transformer.build(rng, spread, model={"attention": "mean"})
+
+    first, last = (trained((3,) * n, False, mean, optimizer="adam") for n in (1, 9))
+    assert last[1][-1] < first[1][0]
 
 
 def test_captions_are_generated_in_float32_after_training_in_bfloat16():

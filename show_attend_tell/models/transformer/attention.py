@@ -152,7 +152,7 @@ def _softmax(scores, bias, axis):
     """Return the softmax in float32, of half precision too."""
     scores = ops.cast(scores, "float32")
     if scores.shape[axis] == 1:  # of which Keras warns
-        return ops.ones_like(scores)
+        return scores - scores + 1.0  # queries and keys have a gradient, 0
     if bias is not None:
         scores = scores + ops.cast(bias, "float32")
     return ops.softmax(scores, axis=axis)
