@@ -139,8 +139,8 @@ class ReaderTrainingSettings(DigitTrainingSettings):
     :class:`OptimiserSettings` describes the other keys.
 
     Attributes:
-        init_from: initial model of the same settings, a ``.keras`` file or the name of
-            another run; empty for random weights.
+        init_from: initial model of the same settings: a ``.keras`` file, ``shipped`` or
+            the name of another run; empty for random weights.
         label_smoothing: epsilon of :func:`models.losses.token_losses`.
         augment: whether every epoch moves and distorts the training crops anew, and
             adds noise.

@@ -27,8 +27,8 @@ from show_attend_tell.siblings.ram.model import RecurrentAttention
 from show_attend_tell.siblings.words.model import Reader
 
 FOLDER = Path(str(files(__package__))) / "weights"
-# The experiments whose models are in the package, with 8 bits per weight; `export`
-# writes them from the runs of these experiments.
+# The models in the package, with 8 bits per weight; `export` writes them from runs of
+# these experiments, the reader's with the changes of the row `read_words_wide`.
 SHIPPED = {"classify": "ram_mnist", "generate": "draw_mnist", "read": "read_words"}
 # The classes of each task's models.
 CLASSES = {

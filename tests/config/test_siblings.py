@@ -15,7 +15,6 @@ from small_settings import (
 from tiny_run import experiment as captioning
 
 from show_attend_tell.config import runs
-from show_attend_tell.config.experiments import load_experiment
 from show_attend_tell.config.settings import (
     Experiment,
     experiment_from_dict,
@@ -125,11 +124,6 @@ def test_crops_of_photos_have_no_settings_of_rendering(change):
 def test_tied_convolutions_need_channels_that_do_not_fall():
     tied = {"convolution": "recursive_tied", "channels": [32, 16]}
     assert "channels must not fall" in message_of(changed(READ, "reader", **tied))
-
-
-def test_shipped_experiments_read_with_the_same_model():
-    one, other = (load_experiment(name) for name in ("read_iiit5k", "read_words"))
-    assert one.reader == other.reader
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from show_attend_tell.config.words import ReadExperiment
 from show_attend_tell.data.words import PAD, STEPS, TOKENS, WordData, encode_words
 from show_attend_tell.inference.visualization.attention_figure import figure_to_array
 from show_attend_tell.runtime.backend import UNROLLED
-from show_attend_tell.siblings.models import load_model
+from show_attend_tell.siblings.models import load_model, shipped_file
 from show_attend_tell.siblings.training import SiblingTask, train_task
 from show_attend_tell.siblings.words.augmentation import (
     Changes,
@@ -67,7 +67,9 @@ class ReadTask(SiblingTask):
         """Return the task with the prepared words and the initial model."""
         task = super().open(experiment, work, runs_folder)
         if source := experiment.training.init_from:
-            model = load_model(runs.find_model(source, runs_folder), "read", experiment)
+            found = runs.find_model(source, runs_folder)
+            path = shipped_file("read") if source == "shipped" else found
+            model = load_model(path, "read", experiment)
             task.model.set_weights(model.get_weights())
             task.starts_trained = task.start_counts = True
         return task

@@ -1,12 +1,15 @@
 """The reader's own parts of a training: batches, statistics, and words by heart."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
 from tiny_reader import experiment, prepare_words
 
+from show_attend_tell.config.experiments import load_experiment
 from show_attend_tell.data.words import PAD, WordData, encode_words
-from show_attend_tell.siblings.models import load_model
+from show_attend_tell.siblings.models import load_model, shipped_file
 from show_attend_tell.siblings.words import training
 from show_attend_tell.siblings.words.convolutions import convolve
 from show_attend_tell.siblings.words.generation import Searcher
@@ -40,6 +43,16 @@ def test_an_epoch_has_every_word_once_and_shorter_ones_first_in_a_batch(data):
         found += [row[:n].tobytes() for row, n in zip(words, lengths, strict=True)]
     wanted = (row[: np.sum(row != PAD)].tobytes() for row in task.targets)
     assert sorted(found) == sorted(wanted)
+
+
+def test_photos_of_words_continue_the_packaged_reader(work, tmp_path):
+    given = load_experiment("read_iiit5k")
+    tables = {"reader": dataclasses.asdict(given.reader)}
+    tables["training"] = {"init_from": given.training.init_from}
+    model = ReadTask.open(experiment("made-up", **tables), work, tmp_path).model
+    packaged = load_model(shipped_file("read"), "read")
+    for one, other in zip(model.weights, packaged.weights, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_parts_of_a_batch_are_as_long_as_their_words():
