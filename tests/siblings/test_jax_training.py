@@ -13,6 +13,7 @@ import pytest
 import tiny_reader
 
 from show_attend_tell.data.digits import make_pictures
+from show_attend_tell.runtime.errors import TrainingError
 
 DOCS = Path(__file__).parents[2] / "docs"
 if keras.backend.backend() != "jax":
@@ -62,6 +63,14 @@ def test_the_loss_of_each_seed_falls(tool, work, monkeypatch, capsys, name):
     assert (losses[-1] < 0.9 * losses[0]).all()
     assert all(np.isfinite(weight).all() for weight in one.get_weights())
     assert not np.allclose(*(model.get_weights()[0] for model in (one, other)))
+
+
+def test_a_training_that_diverges_is_refused(tool, work, monkeypatch):
+    monkeypatch.setitem(tool["train"].__globals__, "WORK", work)
+    training = {"epochs": 2, "learning_rate": 1e30}
+    made = MADE["ram"](training=training, classifier={"widths": [4]})
+    with pytest.raises(TrainingError, match="has diverged by epoch"):
+        tool["train"]([made])
 
 
 def test_a_row_leaves_runs(tool, tmp_path, monkeypatch):

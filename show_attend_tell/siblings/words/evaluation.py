@@ -27,6 +27,7 @@ def measure(run: Measured, beam: int = 1, lexicon: Lexicon | None = None) -> Rep
     :class:`Searcher` for the arguments.
     """
     name, split, data = run.experiment.data.name, run.split, run.data
+    trained_on = read_experiment_file(run.folder / runs.SETTINGS).data.name
     search = Searcher(run.model, beam, lexicon=lexicon)
     readings = best_readings(search, data.images)
     how = "greedy" if beam == 1 else f"beam {beam}"
@@ -39,7 +40,6 @@ def measure(run: Measured, beam: int = 1, lexicon: Lexicon | None = None) -> Rep
         **score_words([reading.word for reading in readings], data.words),
         "measured": f"{how}, capitals as small letters, {listed}",
     }
-    trained_on = read_experiment_file(run.folder / runs.SETTINGS).data.name
     usual = beam == 1 and lexicon is None and split in ("val", "test")
     suffix = "" if usual else f"-beam-{beam}" + "-lexicon" * (lexicon is not None)
     if not usual or name != trained_on:
