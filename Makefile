@@ -89,7 +89,7 @@ doctor: $(INSTALLED)
 demo: $(INSTALLED)
 	@set -e; start=$$(date +%s); \
 	$(BIN) -m data_prep.scenes.example_pictures $(PHOTOS_OF_DEMO); \
-	$(CLI) caption --attention $(PHOTOS_OF_DEMO)/figures --format png $(PHOTOS_OF_DEMO)/*.jpg; \
+	$(CLI) caption --attention prepared/example_figures --format png $(PHOTOS_OF_DEMO)/*.jpg; \
 	echo "That took $$(( $$(date +%s) - start )) seconds. Now drawn scenes: prepare, train, score."; \
 	$(CLI) prepare --experiment scenes; \
 	$(CLI) features --experiment scenes; \

@@ -30,6 +30,7 @@ from show_attend_tell.config.experiments import (
 from show_attend_tell.config.settings import parse_toml, read_experiment_file
 from show_attend_tell.data.features import feature_path
 from show_attend_tell.data.shard_store import feature_set
+from show_attend_tell.runtime.errors import nearest
 from show_attend_tell.runtime.files import atomic_write
 from show_attend_tell.runtime.machine import git_revision
 from show_attend_tell.runtime.table import align, markdown
@@ -227,7 +228,10 @@ def listing(rows: dict, results: dict) -> list[str]:
         state = source if result else NOT_RUN
         if result and missing:
             state += f", without seed {', '.join(map(str, missing))}"
-        lines.append([name, _cost(row, len(row.get("seeds", [0]))), state])
+        cost = _cost(row, len(row.get("seeds", [0])))
+        if trained := result and result["runs"][0].get("training"):
+            cost = f"{trained['seconds']} s, {trained['machine'].split(',')[0]}"
+        lines.append([name, cost, state])
     return align(lines, "lrl")
 
 
@@ -316,7 +320,8 @@ def main() -> None:
     given = parser.parse_args()
     claims, rows = read_table()
     if unknown := [name for name in given.names if name not in rows]:
-        parser.error(f"{unknown[0]}: no such row; the rows are {', '.join(rows)}")
+        close = nearest(unknown[0], rows)
+        parser.error(f"{unknown[0]}: no such row{close}; without one, all are listed")
     options = ("--cluster", given.cluster) if given.cluster else ()
     for name in given.names:
         result = read_results().get(name, {"runs": []})
@@ -333,6 +338,7 @@ def main() -> None:
     if given.names or given.write:
         atomic_write(PAGE, page(claims, rows, results))
     print("\n".join(listing(rows, results)))
+    print("make reproduce ROWS='row row' DATA=<its photos or digits> runs rows.")
 
 
 if __name__ == "__main__":

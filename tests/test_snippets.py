@@ -44,6 +44,7 @@ def test_the_blocks_of_the_python_page_run(tmp_path):
     assert len(blocks("docs/python.md")) >= 3
     done = run("docs/python.md", tmp_path)
     assert done.returncode == 0, done.stderr
-    first, second, third, failure, *_ = done.stdout.splitlines()
+    first, second, third, failure, *_, last = done.stdout.splitlines()
     assert first == second == third
     assert failure == "photo-4: cannot be read as a photo: unknown image format"
+    assert last == "A red photo."

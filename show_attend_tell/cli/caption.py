@@ -105,7 +105,7 @@ def caption(photos, request, out, write_metadata, overwrite_metadata, **options)
             "--out cannot be combined with --json, --attention or --html."
         )
     if request.region is not None and (
-        out is not None or write_metadata or len(photos) != 1
+        out is not None or write_metadata or len(photos) != 1 or photos[0].is_dir()
     ):
         raise click.UsageError(
             "--region needs one photo, and no --out or --write-metadata."

@@ -88,7 +88,7 @@ limit_option = click.option(
 
 attention_option = click.option(
     "--attention",
-    type=PATH,
+    type=LocalPath(file_okay=False, path_type=Path),
     metavar="DIR",
     help="Write a figure of the attention per word or character into this folder.",
 )

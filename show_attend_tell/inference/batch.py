@@ -10,7 +10,6 @@ from urllib.parse import quote_from_bytes
 from show_attend_tell.inference.journal import (
     Journal,
     caption_row,
-    is_below,
     require_replaceable,
     table,
 )
@@ -25,6 +24,7 @@ from show_attend_tell.inference.result import (
     LowConfidence,
     as_sentence,
     confidence_word,
+    is_below,
 )
 from show_attend_tell.inference.visualization.pages import stream_template
 from show_attend_tell.runtime.errors import CaptionError, plural
@@ -147,7 +147,9 @@ def caption_into_file(
             least = request.least_in_metadata
             atomic_write(out, table(journal.rows, exiftool_columns, least))
             if exiftool_columns:
-                left_out = sum(is_below(row, least) for row in journal.rows)
+                left_out = sum(
+                    is_below(row.get("confidence"), least) for row in journal.rows
+                )
         elif kind != ".jsonl":
             write_gallery(out, journal.rows, failures)
     written = len(photos) - len(present) - len(failures)
@@ -213,6 +215,7 @@ def write_gallery(
             "log_prob": row["log_prob"],
             "confidence": row.get("confidence"),
             "word": confidence_word(row.get("confidence")),
+            "doubtful": is_below(row.get("confidence"), DOUBTFUL),
         }
         for row in rows
     )
@@ -221,7 +224,6 @@ def write_gallery(
         count=len(rows),
         cards=cards,
         words=CONFIDENCE_WORDS.items(),
-        least=DOUBTFUL,
         reasons=[_readable(failure.reason) for failure in failures],
     )
     with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8") as file:

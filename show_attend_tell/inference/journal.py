@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
-from show_attend_tell.inference.result import DOUBTFUL, Caption, as_sentence
+from show_attend_tell.inference.result import DOUBTFUL, Caption, as_sentence, is_below
 from show_attend_tell.inference.xmp import creator_tool
 from show_attend_tell.runtime.errors import OutputFileError
 from show_attend_tell.runtime.files import locked
@@ -195,12 +195,6 @@ _EXIFTOOL_COLUMNS = (
 )
 
 
-def is_below(row: Mapping, least: float) -> bool:
-    """Return whether the confidence of a row is known and below `least`."""
-    confidence = row.get("confidence")
-    return confidence is not None and confidence < least
-
-
 def table(
     rows: Iterable[Mapping], exiftool: bool = False, least: float = DOUBTFUL
 ) -> bytes:
@@ -219,7 +213,7 @@ def table(
     for row in rows:
         values = [row.get(field) for field in FIELDS]
         if exiftool:
-            if is_below(row, least):
+            if is_below(row.get("confidence"), least):
                 continue
             sentence = as_sentence(row["caption"])
             values = [row["path"], sentence, sentence, creator_tool(row["made_by"])]

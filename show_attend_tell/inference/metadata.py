@@ -11,7 +11,7 @@ from show_attend_tell.data.preprocessing import (
     open_photo,
     pillow_warnings_ignored,
 )
-from show_attend_tell.inference.result import DOUBTFUL, Failure, as_sentence
+from show_attend_tell.inference.result import DOUBTFUL, Failure, as_sentence, is_below
 from show_attend_tell.inference.xmp import MAX_BYTES, XmpPacket
 from show_attend_tell.runtime.errors import MetadataError, plural
 from show_attend_tell.runtime.files import atomic_path
@@ -207,7 +207,7 @@ class MetadataWriter:
             return None
         if not sentence:
             return None
-        if confidence is not None and confidence < self.least:
+        if is_below(confidence, self.least):
             self.left_out += 1
             return None
         packet.set_caption(sentence, self.made_by, confidence)

@@ -34,15 +34,20 @@ def as_sentence(caption: str) -> str:
     return f"{text[:1].upper()}{text[1:]}{'' if text[-1] in '!?' else '.'}"
 
 
-def confidence_word(confidence: float | None) -> str | None:
-    """Return the word of :data:`CONFIDENCE_WORDS` for a confidence, None for None.
+def is_below(confidence: float | None, least: float | None) -> bool:
+    """Return whether a confidence, as people see it, with two decimals, is too low.
 
-    The word is that of the number as people see it, with two decimals.
+    It is not if one of the two is None.
     """
+    return None not in (confidence, least) and round(confidence, 2) < least
+
+
+def confidence_word(confidence: float | None) -> str | None:
+    """Return the word of :data:`CONFIDENCE_WORDS` for a confidence, None for None."""
     if confidence is None:
         return None
-    shown = round(confidence, 2)
-    return next(word for word, least in CONFIDENCE_WORDS.items() if shown >= least)
+    words = CONFIDENCE_WORDS.items()
+    return next(word for word, least in words if not is_below(confidence, least))
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,7 +192,7 @@ def _words(
 def unless_doubtful(caption: Caption, least: float | None) -> Caption | Failure:
     """Return the caption, or a LowConfidence if its confidence is below the least."""
     path, confidence = caption.path, caption.confidence
-    if None in (least, confidence) or confidence >= least:
+    if not is_below(confidence, least):
         return caption
     reason = f"left out, its confidence {confidence:.2f} is below {least:g}"
     return LowConfidence(path, f"{path}: {reason}")

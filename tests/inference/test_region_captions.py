@@ -66,12 +66,6 @@ def test_a_wrong_region_is_one_line_and_exit_status_1(run, photo):
         assert reason in err
 
 
-def test_a_region_needs_one_photo(run, folder):
-    code, _, err = run(folder, "--region", "1,1,9,9")
-    assert code == 1
-    assert "must be a file" in err
-
-
 def test_the_figure_has_the_outline_of_the_region_in_every_panel():
     grey = np.full((80, 80, 3), 128, np.uint8)
     one = (["word"], np.full((1, 4, 4), 1 / 16))

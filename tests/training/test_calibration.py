@@ -31,7 +31,7 @@ from show_attend_tell.inference.confidence import (
 )
 from show_attend_tell.inference.pipeline import load
 from show_attend_tell.inference.request import CaptionRequest
-from show_attend_tell.inference.result import confidence_word
+from show_attend_tell.inference.result import confidence_word, is_below
 from show_attend_tell.models.encoder.network import Encoder
 from show_attend_tell.reference.reranker import reranker_beside, save_reranker
 from show_attend_tell.runtime.errors import (
@@ -125,6 +125,8 @@ def test_captions_of_a_calibrated_model_have_a_confidence_and_its_word(captions)
     words = ["probably wrong", "unsure", "unsure", "likely", "likely", "likely"]
     assert [confidence_word(p) for p in (0.0, 0.2, 0.4949, 0.4951, 0.5, 1.0)] == words
     assert confidence_word(None) is None
+    # The number that people read, 0.20, is not below 0.2.
+    assert [is_below(p, 0.2) for p in (0.194, 0.197, None)] == [True, False, False]
 
 
 def test_the_minimum_leaves_out_captions_below_it(prepared, pipeline, captions):

@@ -195,7 +195,7 @@ def test_the_browser_smooths_attention_as_the_figures_do(opened):
 def test_keys_walk_along_the_words_and_between_the_captions(opened):
     from selenium.webdriver.common.keys import Keys
 
-    press(opened, Keys.TAB)
+    press(opened, Keys.ARROW_RIGHT)
     assert opened.switch_to.active_element.text == "A"
     for key, expected in (
         (Keys.ARROW_RIGHT, "red"),

@@ -187,7 +187,7 @@ class Beam {
 class Photo {
   constructor(data, parent) {
     Object.assign(this, data);
-    const article = make("article", "", parent);
+    const article = this.article = make("article", "", parent);
     make("h2", "name", article, this.name);
     const row = make("div", "beams", article);
     this.beams = data.beams.map((beam, rank) => new Beam(this, beam, rank, row));
@@ -244,9 +244,14 @@ class Photo {
 }
 
 const main = document.getElementById("photos");
-document.querySelectorAll("script.photo").forEach((script) => {
-  new Photo(JSON.parse(script.textContent), main);
-});
+const photos = [...document.querySelectorAll("script.photo")].map(
+  (script) => new Photo(JSON.parse(script.textContent), main));
+/* Without a focus, the right key enters the caption of the first photo in sight. */
+document.onkeydown = (event) => {
+  if (event.key !== "ArrowRight" || event.target !== document.body) return;
+  const seen = photos.find(({ article }) => article.getBoundingClientRect().bottom > 0);
+  seen?.beams[0].buttons[0]?.focus();
+};
 /* In a notebook, resize the frame to the height of the page. */
 if (window.frameElement) {
   new ResizeObserver(() => {
