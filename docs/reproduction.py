@@ -229,7 +229,8 @@ def listing(rows: dict, results: dict) -> list[str]:
         if result and missing:
             state += f", without seed {', '.join(map(str, missing))}"
         cost = _cost(row, len(row.get("seeds", [0])))
-        if trained := result and result["runs"][0].get("training"):
+        trained = result and result["runs"][0].get("training")
+        if trained and "of" not in row:
             cost = f"{trained['seconds']} s, {trained['machine'].split(',')[0]}"
         lines.append([name, cost, state])
     return align(lines, "lrl")
@@ -298,7 +299,8 @@ def _source(run: dict) -> str:
 def _commands_of(row: dict, name: str, result: dict) -> list[str]:
     data = " DATA=DIR" if "data" in row else ""
     lines = [f"    {command}" for command in result.get("commands", [])]
-    if any("training" in run for run in result.get("runs", [])):
+    on_jax = any("training" in run for run in result.get("runs", []))
+    if on_jax and "of" not in row:
         lines.append(f"    KERAS_BACKEND=jax python docs/jax_training.py {name}")
     if not result.get("commands") or missing_seeds(row, result):
         lines.append(f"    make reproduce ROWS={name}{data}")
