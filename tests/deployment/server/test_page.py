@@ -31,6 +31,15 @@ def test_a_photo_gets_its_caption_and_alternatives(captioned):
     assert captioned.get_log("browser") == []
 
 
+def test_after_a_file_that_is_no_photo_the_answer_stays_complete(captioned, tmp_path):
+    status = captioned.find_element(By.ID, "status").text
+    assert "log p" in status
+    upload(captioned, "file", tmp_path / "notes.png", b"no photo")
+    error = captioned.find_element(By.ID, "error")
+    wait(captioned, lambda b: "not a photo" in error.text)
+    assert captioned.find_element(By.ID, "status").text == status
+
+
 def test_after_a_refused_photo_another_can_be_chosen(page, tmp_path, monkeypatch):
     button = page.find_element(CSS, "#invitation label")
     page.execute_script(

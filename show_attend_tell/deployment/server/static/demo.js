@@ -99,9 +99,7 @@ function showAnswer() {
   $("result").hidden = false;
   $("announced").textContent = answer.sentence || "The caption is empty.";
   $("text").value = answer.sentence;
-  const numbers = [inWords(answer), `log p ${answer.log_prob.toFixed(2)}`, `${answer.wait.toFixed(1)} s`];
-  $("status").textContent = answer.words.length
-    ? numbers.filter(Boolean).join(", ") : "The caption is empty.";
+  report(aboutAnswer());
   $("others").replaceChildren(...answer.alternatives.map((other) => {
     const row = document.createElement("tr");
     for (const text of [other.sentence, other.log_prob.toFixed(2), other.score.toFixed(2)]) {
@@ -116,6 +114,12 @@ function showAnswer() {
 function inWords({ confidence, confidence_word: word, region }) {
   if (region) return "a region's caption has no confidence";
   return word ? `${word}, confidence ${confidence.toFixed(2)}` : "";
+}
+
+function aboutAnswer() {
+  if (!answer?.words.length) return answer ? "The caption is empty." : "";
+  return [inWords(answer), `log p ${answer.log_prob.toFixed(2)}`, `${answer.wait.toFixed(1)} s`]
+    .filter(Boolean).join(", ");
 }
 
 function report(status, error) {
@@ -214,7 +218,6 @@ async function requestCaption() {
     const form = { method: "POST", body: requestForm() };
     const found = await askServer("caption", form, isCurrent, onWait);
     if (!isCurrent()) return;
-    report("");
     marked = null;
     const isFirst = !answer;
     answer = { ...found, wait: (performance.now() - asked) / 1000 };
@@ -228,7 +231,7 @@ async function requestCaption() {
   } catch (error) {
     if (!isCurrent()) return;
     marked = null;
-    report("", error.message);
+    report(aboutAnswer(), error.message);
     $("invitation").hidden = Boolean(answer); // the other button is with an answer
   }
 }
@@ -241,7 +244,7 @@ async function openPhoto(blob, name) {
     await image.decode();
   } catch (error) {
     URL.revokeObjectURL(url);
-    report("", `${name}: not a photo that this browser can display; choose another.`);
+    report(aboutAnswer(), `${name}: not a photo that this browser can display; choose another.`);
     return;
   }
   stop();
