@@ -268,7 +268,8 @@ def _cells_of(name: str, row: dict, scores: list[str], result: dict) -> list:
     for run in result.get("runs", []):
         label = f"{what}, {run['label']}" if "label" in run else what
         values = [_cell(score, run) for score in scores]
-        lines.append([label, str(run.get("seed", "")), *values, _source(result | run)])
+        origin = _source(run if "revision" in run else result | run)
+        lines.append([label, str(run.get("seed", "")), *values, origin])
     if missing := missing_seeds(row, result):
         seeds = "" if missing == [None] else ", ".join(map(str, missing))
         lines.append([what, seeds, *("-" for _ in scores), f"not run; {_cost(row, 1)}"])
@@ -299,10 +300,12 @@ def _source(run: dict) -> str:
 def _commands_of(row: dict, name: str, result: dict) -> list[str]:
     data = " DATA=DIR" if "data" in row else ""
     lines = [f"    {command}" for command in result.get("commands", [])]
-    on_jax = any("training" in run for run in result.get("runs", []))
+    found = result.get("runs", [])
+    on_jax = any("training" in run for run in found)
     if on_jax and "of" not in row:
         lines.append(f"    KERAS_BACKEND=jax python docs/jax_training.py {name}")
-    if not result.get("commands") or missing_seeds(row, result):
+    measured = any("revision" in run and "source" not in run for run in found)
+    if measured or not result.get("commands") or missing_seeds(row, result):
         lines.append(f"    make reproduce ROWS={name}{data}")
     return lines
 

@@ -71,6 +71,17 @@ def test_a_row_prepares_the_data_and_features_that_its_settings_name():
     assert "encoder.layer=block5_conv3" in verbs["features"]
 
 
+def test_a_seed_measured_after_one_of_the_log_has_its_revision_and_command():
+    row = {"what": "", "seeds": [1, 2]}
+    second = {"seed": 2, "scores": {}, "revision": "b"}
+    result = {"source": "LOG.md, section S", "revision": "a", "commands": ["train"]}
+    result["runs"] = [{"seed": 1, "scores": {}}, second]
+    origins = [line[-1] for line in TOOL["_cells_of"]("row", row, [], result)]
+    assert origins == ["[LOG, S](../experiments/LOG.md#s), a", "b"]
+    commands = ["    train", "    make reproduce ROWS=row"]
+    assert TOOL["_commands_of"](row, "row", result) == commands
+
+
 def test_every_result_has_a_row():
     assert RESULTS.keys() <= ROWS.keys()
 

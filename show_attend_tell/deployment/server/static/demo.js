@@ -116,6 +116,7 @@ function inWords({ confidence, confidence_word: word, region }) {
   return word ? `${word}, confidence ${confidence.toFixed(2)}` : "";
 }
 
+// What is known about the caption shown, empty without one.
 function aboutAnswer() {
   if (!answer?.words.length) return answer ? "The caption is empty." : "";
   return [inWords(answer), `log p ${answer.log_prob.toFixed(2)}`, `${answer.wait.toFixed(1)} s`]
