@@ -36,7 +36,7 @@ def page(request, browser, address):
     """
     shown_as(browser, **getattr(request, "param", {}))
     browser.get(address)
-    wait(browser, lambda b: b.find_elements("css selector", "#examples img"))
+    wait(browser, lambda b: b.find_element("id", "tabs").is_displayed())
     return browser
 
 

@@ -93,7 +93,6 @@ def test_tabs_are_hidden_without_their_models(browser):
     ):
         with serving({"tiny": tiny_pipeline()}, **models) as other:
             browser.get(other)
-            assert wait_for(lambda: browser.find_elements(CSS, "#examples img"))
             assert wait_for(lambda wanted=wanted: shown() == wanted)
 
 

@@ -355,9 +355,8 @@ function useModelSettings() {
   settingsChanged();
 }
 
-async function start() {
+function startPhotos(about) {
   wire();
-  const about = await (await fetch("about")).json();
   for (const model of about.models) {
     models[model.name] = model;
     $("model").add(new Option(`${model.name} (${model.attention} attention)`, model.name));
@@ -387,5 +386,3 @@ async function start() {
   });
   $("examples-box").hidden = !about.examples.length;
 }
-
-start();

@@ -35,12 +35,13 @@ function wireTabs() {
   $("tabs").hidden = false;
 }
 
-async function startTabs() {
+async function startPage() {
   const about = await (await fetch("about")).json();
+  startPhotos(about);
   startFolder();
   if (about.digits) startDigits();
   if (about.words) startReading();
   wireTabs();
 }
 
-startTabs();
+startPage();
