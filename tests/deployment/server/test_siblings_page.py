@@ -222,6 +222,7 @@ def test_nothing_is_asked_of_another_machine(answered, address):
         "return performance.getEntriesByType('resource').map(entry => entry.name)"
     )
     assert any(url.endswith(service) for url in asked)
+    assert sum(url.endswith("/about") for url in asked) == 1  # for all tabs
     assert all(url.startswith((address, "blob:", "data:")) for url in asked)
 
 
