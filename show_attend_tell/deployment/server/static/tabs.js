@@ -1,5 +1,5 @@
 "use strict";
-// The tabs of the page: photos, folders, and those whose models the server has.
+// Start the page; its tabs: photos, folders, and those whose models the server has.
 
 const tabs = [{ name: "photos" }]; // in the order of the page
 
