@@ -164,9 +164,13 @@ class DigitTrainingSettings(OptimiserSettings):
     """The training on digits; :class:`OptimiserSettings` describes the other keys.
 
     Attributes:
+        init_from: initial model with weights of the same shapes, such as one of fewer
+            glimpses: a ``.keras`` file, ``shipped`` or the name of another run; empty
+            for random weights.
         metric: validation score that selects the model: 100 - error in percent.
     """
 
+    init_from: str = ""
     batch_size: Positive = 128
     learning_rate: Annotated[float, Field(gt=0)] = 1e-3
     schedule: Literal["constant", "cosine"] = "cosine"

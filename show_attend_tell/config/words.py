@@ -139,8 +139,6 @@ class ReaderTrainingSettings(DigitTrainingSettings):
     :class:`OptimiserSettings` describes the other keys.
 
     Attributes:
-        init_from: initial model of the same settings: a ``.keras`` file, ``shipped`` or
-            the name of another run; empty for random weights.
         label_smoothing: epsilon of :func:`models.losses.token_losses`.
         augment: whether every epoch moves and distorts the training crops anew, and
             adds noise.
@@ -150,7 +148,6 @@ class ReaderTrainingSettings(DigitTrainingSettings):
         metric: validation score that selects the model: percentage of correct words.
     """
 
-    init_from: str = ""
     optimizer: Literal["rmsprop", "adam", "adamw"] = "adamw"
     learning_rate: Annotated[float, Field(gt=0)] = 2e-3
     warmup_steps: Count = 500

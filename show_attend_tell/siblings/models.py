@@ -12,6 +12,7 @@ import keras
 from pydantic import Field, create_model
 
 from show_attend_tell.config.fields import Seed
+from show_attend_tell.config.runs import find_model
 from show_attend_tell.reference.model_file import (
     SavedModel,
     faults_described,
@@ -94,6 +95,29 @@ def load_model(path: Path, task: str, experiment=None) -> keras.Model:
             "train again with --overwrite"
         )
     return model
+
+
+def set_weights_from(source: str, model: keras.Model, task: str, runs: Path) -> None:
+    """Give a model the weights of another one, such as one of fewer glimpses.
+
+    Args:
+        source: a ``.keras`` file, ``shipped``, or the name of a run.
+        model: an untrained model.
+        task: a key of :data:`CLASSES`.
+        runs: the folder of all runs.
+
+    Raises:
+        ModelFileError: the file is absent or damaged, or its weights have other shapes.
+    """
+    path = shipped_file(task) if source == "shipped" else find_model(source, runs)
+    initial = load_model(path, task)
+    shapes = [[weight.shape for weight in each.weights] for each in (initial, model)]
+    if type(initial) is not type(model) or shapes[0] != shapes[1]:
+        raise ModelFileError(
+            f"{path}: has weights of other shapes than the experiment's model; restore "
+            "the settings of the model, or name another file in training.init_from"
+        )
+    model.set_weights(initial.get_weights())
 
 
 def shipped_file(task: str) -> Path:

@@ -14,7 +14,7 @@ from show_attend_tell.data.digits import Digits
 from show_attend_tell.data.words import WordData
 from show_attend_tell.runtime.read_ahead import read_ahead
 from show_attend_tell.siblings.evaluation import read_split
-from show_attend_tell.siblings.models import build_model
+from show_attend_tell.siblings.models import build_model, set_weights_from
 from show_attend_tell.training.loop import Summary, Task, Trainer
 
 _AHEAD = 4  # batches made ahead of training
@@ -49,9 +49,13 @@ class SiblingTask(Task):
 
     @classmethod
     def open(cls, experiment: AnyExperiment, work: Path, runs_folder: Path) -> Self:
-        """Return the task with the prepared training and validation data."""
+        """Return the task with the prepared data and the initial model."""
         data = (read_split(experiment, work, split) for split in ("train", "val"))
-        return cls(experiment, *data)
+        task = cls(experiment, *data)
+        if source := experiment.training.init_from:
+            set_weights_from(source, task.model, experiment.task, runs_folder)
+            task.starts_trained = task.start_counts = True
+        return task
 
     @property
     def steps(self) -> int:

@@ -28,7 +28,7 @@ from show_attend_tell.runtime.errors import (
 from show_attend_tell.siblings import training as shared
 from show_attend_tell.siblings.draw.bound import Measurer
 from show_attend_tell.siblings.evaluation import open_split
-from show_attend_tell.siblings.models import build_model
+from show_attend_tell.siblings.models import build_model, load_model
 from show_attend_tell.siblings.ram import evaluation as classification
 from show_attend_tell.siblings.ram import prediction
 from show_attend_tell.siblings.ram.prediction import Predictor
@@ -137,8 +137,20 @@ def test_other_digits_and_initial_models_of_other_settings_are_refused(
     with pytest.raises(RunError, match="started with other digits"):
         go(other, "ram", tmp_path, resume=True, **changes)
     source = {"training": {"init_from": str(runs("words").model)}}
-    with pytest.raises(ModelFileError, match="other settings of the model"):
+    with pytest.raises(ModelFileError, match="weights of other shapes"):
         go(work, "words", tmp_path, reader={"width": 17}, **source)
+    with pytest.raises(ModelFileError, match="must be a model of task"):
+        go(work, "draw", tmp_path, **source)
+
+
+def test_drawing_in_more_steps_starts_from_the_weights_of_fewer(runs, work, tmp_path):
+    source = runs("draw").model
+    changes = {"init_from": str(source), "learning_rate": 1e-9, "epochs": 1}
+    done = go(work, "draw", tmp_path, training=changes, draw={"steps": 5})
+    one, other = (load_model(path, "generate") for path in (done.model, source))
+    assert (one.settings.steps, other.settings.steps) == (5, 2)
+    for ours, given in zip(one.get_weights(), other.get_weights(), strict=True):
+        np.testing.assert_allclose(ours, given, atol=1e-6)
 
 
 @EVERY_SIBLING

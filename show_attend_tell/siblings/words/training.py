@@ -2,18 +2,15 @@
 
 import functools
 import itertools
-from pathlib import Path
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from show_attend_tell.config import runs
 from show_attend_tell.config.words import ReadExperiment
 from show_attend_tell.data.words import PAD, STEPS, TOKENS, WordData, encode_words
 from show_attend_tell.inference.visualization.attention_figure import figure_to_array
 from show_attend_tell.runtime.backend import UNROLLED
-from show_attend_tell.siblings.models import load_model, shipped_file
 from show_attend_tell.siblings.training import SiblingTask, train_task
 from show_attend_tell.siblings.words.augmentation import (
     Changes,
@@ -61,18 +58,6 @@ class ReadTask(SiblingTask):
         "noun": "loss per character",
         "inputs": "crops",
     }
-
-    @classmethod
-    def open(cls, experiment: ReadExperiment, work: Path, runs_folder: Path) -> Self:
-        """Return the task with the prepared words and the initial model."""
-        task = super().open(experiment, work, runs_folder)
-        if source := experiment.training.init_from:
-            found = runs.find_model(source, runs_folder)
-            path = shipped_file("read") if source == "shipped" else found
-            model = load_model(path, "read", experiment)
-            task.model.set_weights(model.get_weights())
-            task.starts_trained = task.start_counts = True
-        return task
 
     def __init__(
         self, experiment: ReadExperiment, data: WordData, validation: WordData
