@@ -134,6 +134,8 @@ class DrawSettings(DrawReaderSettings):
         latent: width of z_t.
         attention: whether to read and write with windows; without windows both use the
             whole picture, and ``read`` and ``write`` are ignored.
+        read_start: initial delta~ of the window that reads. At 1 it spans the picture,
+            and two filters see nothing but its four corners, from which none learns.
         canvas_start: initial value of every pixel of c_0, a learned log-odds.
     """
 
@@ -142,6 +144,7 @@ class DrawSettings(DrawReaderSettings):
     write: Filters = 5
     latent: Width = 50
     attention: bool = True
+    read_start: Annotated[float, Field(gt=0, le=1)] = 1.0
     canvas_start: Annotated[float, Field(ge=-20, le=20)] = -2.0
 
 

@@ -72,6 +72,7 @@ class Draw(SiblingModel):
         if s.attention:
             # Zero at the start: a window on the whole picture.
             self.to_read = Affine(s.width, PARAMETERS, "to_read")
+            self.to_read.bias.assign([0, 0, 0, np.log(s.read_start), 0])
             self.to_write = Affine(s.width, PARAMETERS, "to_write")
         else:
             self.see_image = self.add_weight(
