@@ -12,6 +12,7 @@ from tiny_captioner import MODES, gradient_function, run_in
 from tiny_draw import H, T, W
 
 from show_attend_tell.config.siblings import DrawReaderSettings, DrawSettings
+from show_attend_tell.siblings.draw.filter_bank import read_patch
 from show_attend_tell.siblings.draw.model import Draw, WindowClassifier
 
 VARIANTS = {"attention": {}, "no attention": {"attention": False}}
@@ -111,6 +112,19 @@ def test_the_initial_model_reads_and_writes_the_whole_picture():
         np.testing.assert_array_equal(outputs[name], np.zeros((1, T, 5)))
     canvas = ops.convert_to_numpy(outputs["canvas"])
     np.testing.assert_array_equal(canvas[:, 0], np.full((1, H * W), -2.0))
+
+
+def test_two_filters_read_inside_the_picture_from_read_start():
+    image = np.zeros((1, 8, 8), "float32")
+    image[0, 2:6, 2:6] = 1  # the corners are empty
+    read = []
+    for start in (1.0, 0.4):
+        model = Draw(tiny.settings(read=2, read_start=start), 8, 8)
+        parameters = model(image)["read"][:, 0]
+        np.testing.assert_allclose(parameters, [[0, 0, 0, np.log(start), 0]], rtol=1e-6)
+        patch = read_patch(image, model._window(parameters, 2), 2)
+        read.append(ops.convert_to_numpy(patch).max())
+    assert read[0] < 0.15 < 0.5 < read[1]
 
 
 # --- a classifier that reads with the window ---
