@@ -11,7 +11,7 @@ from tiny_pipeline import photo_image
 from show_attend_tell.inference.batch import caption_into_file, made_by, write_gallery
 from show_attend_tell.inference.pipeline import CaptioningPipeline
 from show_attend_tell.inference.request import CaptionRequest
-from show_attend_tell.inference.result import Failure, as_sentence
+from show_attend_tell.inference.result import DOUBTFUL, Failure, as_sentence
 from show_attend_tell.runtime.errors import CaptionError, OutputFileError
 
 NAMES = ["a b.png", "z.png", "nested/été.jpg", "nested/花.webp"]
@@ -105,6 +105,19 @@ def test_the_gallery_shows_every_photo_with_a_text_to_copy(pipeline, folder, tmp
     assert "<code hidden>&lt;img src=&#34;../photos/a%20b.png&#34; alt=" in page
     assert "broken.jpg: cannot be read" in page
     assert "http" not in page
+
+
+def test_the_gallery_marks_doubtful_captions_alone(tmp_path):
+    given = {"a dog": 0.9, "a cat": DOUBTFUL, "a bus": DOUBTFUL - 0.01, "a cup": None}
+    rows = [
+        {"path": "a.jpg", "caption": text, "log_prob": -1.0, "confidence": confidence}
+        for text, confidence in given.items()
+    ]
+    write_gallery(tmp_path / "page.html", rows)
+    cards = (tmp_path / "page.html").read_text("utf-8").split("<figure>")[1:]
+    assert ['class="doubt"' in card for card in cards] == [False, False, True, False]
+    assert "probably wrong, confidence 0.19" in cards[2]
+    assert ["confidence" in card for card in cards] == [True, True, True, False]
 
 
 def test_no_text_of_a_row_becomes_markup_in_the_gallery(tmp_path):
