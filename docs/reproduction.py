@@ -131,8 +131,10 @@ def run_row(
         command = _run("prepare", verbs["prepare"])
         done.append(command.replace(shlex.quote(data), "DIR"))  # on any machine
     if experiment.task == "caption":
-        file = feature_path(WORK / experiment.data.name, experiment.encoder)
-        if not feature_set(file).exists():
+        splits = (None, "train") if experiment.encoder.mirror else (None,)
+        folder, encoder = WORK / experiment.data.name, experiment.encoder
+        files = [feature_path(folder, encoder, mirrored) for mirrored in splits]
+        if not all(feature_set(file).exists() for file in files):
             done.append(_run("features", verbs["features"]))
     if "train" in verbs:
         trained = seed_variants(rename(experiment, name), seeds)

@@ -120,6 +120,25 @@ def test_a_row_is_trained_and_each_seed_evaluated(tmp_path, monkeypatch):
     assert "| this (`a`) | 2 | - | not run; 3 min |" in text
 
 
+@pytest.mark.parametrize(
+    ("mirror", "verbs"),
+    [("false", ["train", "eval"]), ("true", ["features", "train", "eval"])],
+)
+def test_absent_features_of_mirrored_photos_are_extracted(
+    tmp_path, monkeypatch, mirror, verbs
+):
+    monkeypatch.chdir(tmp_path)
+    Path("prepared/flickr8k").mkdir(parents=True)
+    Path("prepared/flickr8k/features-VGG16-block5_conv3.h5").touch()
+    called = []
+    run = lambda verb, _: called.append(verb) or verb  # noqa: E731
+    monkeypatch.setitem(TOOL["run_row"].__globals__, "_run", run)
+    row = {"experiment": "flickr8k_transformer", "seeds": [1]}
+    row["set"] = [f"encoder.mirror={mirror}"]
+    assert TOOL["run_row"]("a", {"a": row}, [1]) == []
+    assert called == verbs
+
+
 def test_a_run_trained_on_jax_is_only_evaluated(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     folder, called = Path("experiments/runs/a-seed-1"), []
