@@ -93,7 +93,8 @@ class ReaderSettings:
         attention_width: width of the hidden layer that scores places.
         feature_width: F, width of the two dense layers that compute features (the
             paper's 4096).
-        feature_dropout: rate at which features are dropped in training.
+        feature_dropout: rate at which features are dropped in training (the paper's
+            0.5); with 0 readers learn from far fewer words.
     """
 
     convolution: Literal["plain", "recursive_tied", "recursive_untied", "recurrent"] = (
