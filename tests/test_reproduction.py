@@ -131,7 +131,11 @@ def test_absent_features_of_mirrored_photos_are_extracted(
     Path("prepared/flickr8k").mkdir(parents=True)
     Path("prepared/flickr8k/features-VGG16-block5_conv3.h5").touch()
     called = []
-    run = lambda verb, _: called.append(verb) or verb  # noqa: E731
+
+    def run(verb, arguments):
+        called.append(verb)
+        return verb
+
     monkeypatch.setitem(TOOL["run_row"].__globals__, "_run", run)
     row = {"experiment": "flickr8k_transformer", "seeds": [1]}
     row["set"] = [f"encoder.mirror={mirror}"]
