@@ -30,10 +30,11 @@ from show_attend_tell.config.experiments import (
 from show_attend_tell.config.settings import parse_toml, read_experiment_file
 from show_attend_tell.data.features import feature_path
 from show_attend_tell.data.shard_store import feature_set
-from show_attend_tell.runtime.errors import nearest
+from show_attend_tell.runtime.errors import ShowAttendTellError, nearest
 from show_attend_tell.runtime.files import atomic_write
 from show_attend_tell.runtime.machine import git_revision
 from show_attend_tell.runtime.table import align, markdown
+from show_attend_tell.training.checkpoint import is_trained
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "experiments" / "reproduction"
@@ -127,7 +128,7 @@ def run_row(
         return [run | about for run in json.loads(done.stdout)["runs"]]
     verbs, done = commands(name, rows, seeds, data), []
     experiment = load_experiment(row["experiment"], changes_of(name, rows))
-    if not (WORK / experiment.data.name).exists():
+    if not _is_prepared(experiment.data):
         command = _run("prepare", verbs["prepare"])
         done.append(command.replace(shlex.quote(data), "DIR"))  # on any machine
     if experiment.task == "caption":
@@ -165,13 +166,17 @@ def _run(verb: str, arguments: list[str]) -> str:
     return shlex.join(command)
 
 
+def _is_prepared(data) -> bool:
+    """Return whether data are prepared; of rendered words `prepare` finds out itself.
+
+    An interrupted or refused preparation leaves no file, or hidden ones.
+    """
+    return data.source != "words" and any((WORK / data.name).glob("[!.]*.*"))
+
+
 def _is_trained(experiment) -> bool:
     folder = RUNS / experiment.name
-    if not runs.holds_run(folder):
-        return False
-    from show_attend_tell.cluster.seeds import is_trained  # starts TensorFlow
-
-    return is_trained(folder, experiment)
+    return runs.holds_run(folder) and is_trained(folder, experiment)
 
 
 def _kept(scores: dict) -> dict:
@@ -353,3 +358,5 @@ if __name__ == "__main__":
         main()
     except subprocess.CalledProcessError as error:
         sys.exit(error.returncode)
+    except ShowAttendTellError as error:
+        sys.exit(f"error: {error}")

@@ -143,6 +143,25 @@ def test_absent_features_of_mirrored_photos_are_extracted(
     assert called == verbs
 
 
+@pytest.mark.parametrize(
+    ("experiment", "file"),
+    [("flickr8k_transformer", ".prepare.lock"), ("read_words", "words.jsonl")],
+)
+def test_data_are_prepared_unless_they_are_those_of_the_row(
+    tmp_path, monkeypatch, experiment, file
+):
+    monkeypatch.chdir(tmp_path)
+    folder = Path("prepared") / load_experiment(experiment).data.name
+    folder.mkdir(parents=True)
+    (folder / file).touch()
+    called = []
+    monkeypatch.setitem(
+        TOOL["run_row"].__globals__, "_run", lambda verb, _: called.append(verb) or verb
+    )
+    TOOL["run_row"]("a", {"a": {"experiment": experiment}}, [1])
+    assert called[0] == "prepare"
+
+
 def test_a_run_trained_on_jax_is_only_evaluated(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     folder, called = Path("experiments/runs/a-seed-1"), []

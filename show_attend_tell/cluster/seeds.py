@@ -23,7 +23,7 @@ from show_attend_tell.evaluation.evaluate import evaluate
 from show_attend_tell.runtime.errors import RunError, ShowAttendTellError, one_line
 from show_attend_tell.runtime.tensorflow_startup import start_keras
 from show_attend_tell.runtime.untrusted import parse_json
-from show_attend_tell.training.checkpoint import read_position
+from show_attend_tell.training.checkpoint import is_trained
 from show_attend_tell.training.loop import Summary
 from show_attend_tell.training.train import train
 
@@ -120,17 +120,6 @@ def train_variant(series: Series, experiment: Experiment) -> Outcome:
     finally:
         keras.backend.clear_session()  # graphs of this training fill the memory
     return Outcome(experiment, summary)
-
-
-def is_trained(folder: Path, experiment: Experiment) -> bool:
-    """Return whether a run has done all epochs or has stopped early.
-
-    Raises:
-        RunError: there is no checkpoint, it is damaged, or the settings have changed.
-    """
-    runs.open_run(experiment, folder.parent, resume=True, overwrite=False)
-    position = read_position(folder / runs.CHECKPOINT)
-    return bool(position.stopped) or position.epoch >= experiment.training.epochs
 
 
 def _is_evaluated(folder: Path) -> bool:

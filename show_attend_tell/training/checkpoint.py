@@ -18,7 +18,9 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field, TypeAdapter
 
+from show_attend_tell.config import runs
 from show_attend_tell.config.fields import Count
+from show_attend_tell.config.settings import Experiment
 from show_attend_tell.runtime.errors import RunError, TrainingError
 from show_attend_tell.runtime.files import atomic_path
 from show_attend_tell.runtime.untrusted import (
@@ -79,6 +81,17 @@ def read_position(path: str | Path) -> Position:
     """
     with _opened(path) as archive:
         return _position(archive)
+
+
+def is_trained(folder: Path, experiment: Experiment) -> bool:
+    """Return whether a run has done all epochs or has stopped early.
+
+    Raises:
+        RunError: there is no checkpoint, it is damaged, or the settings have changed.
+    """
+    runs.open_run(experiment, folder.parent, resume=True, overwrite=False)
+    position = read_position(folder / runs.CHECKPOINT)
+    return bool(position.stopped) or position.epoch >= experiment.training.epochs
 
 
 def restore_checkpoint(path: str | Path, model) -> Position:
