@@ -39,7 +39,8 @@ from show_attend_tell.training.checkpoint import is_trained
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "experiments" / "reproduction"
 PAGE = ROOT / "docs" / "reproduction.md"
-NOT_RUN, VERDICTS = "not run yet", ("reproduced", "partly", "not", "untestable here")
+NOT_RUN = "not run yet"
+VERDICTS = ("reproduced", "partly", "not", "untestable here", "not claimed")
 RUNS, WORK = Path("experiments/runs"), Path("prepared")
 TRAINED = "trained.json"  # in a run of docs/jax_training.py: how it was trained
 _DIGITS = 4  # decimals in result files
@@ -52,8 +53,10 @@ has a verdict, the rows that test it and their commands. BLEU (with brevity pena
 tokenizer), METEOR and CIDEr are in percent. Brackets are 95 % bootstrap intervals over
 the photos for one model; they do not contain the variation between seeds. Flickr8k is
 measured on its 1,000 dev photos, on which settings were chosen too; the papers measure
-test photos. The last column is the git revision, and for figures that were measured
-earlier the section of the log.
+test photos. Features are those of VGG16 in 8 bits, the paper's of VGG19. The last
+column is the git revision, and for figures that were measured earlier the section of
+the log. `make reproduce` skips rows that have their results; it measures one again
+after its file in `experiments/reproduction/` is deleted.
 """
 
 
@@ -75,13 +78,16 @@ def missing_seeds(row: dict, result: dict) -> list:
     return [seed for seed in row.get("seeds", [None]) if seed not in done]
 
 
-def changes_of(name: str, rows: dict) -> list[str]:
-    """Return the changed settings of a row, KEY=VALUE."""
+def changes_of(name: str, rows: dict, seed: int = 1) -> list[str]:
+    """Return the changed settings of a row, KEY=VALUE.
+
+    ``seed`` is that of the run that training starts from, with ``after``.
+    """
     row, first = rows[name], []
     if "of" in row:
         first = rows[row["of"]].get("set", [])
     if "after" in row:
-        model = RUNS / f"{row['after']}-seed-1" / runs.MODEL
+        model = RUNS / f"{row['after']}-seed-{seed}" / runs.MODEL
         first = [f"training.init_from={model}"]
     return [*first, *row.get("set", [])]
 
@@ -93,11 +99,12 @@ def commands(name: str, rows: dict, seeds: list, data: str = "DIR") -> dict:
     """
     row, run = rows[name], rows[name].get("of", name)
     experiment = ["-e", row["experiment"]]
-    changes = [x for change in changes_of(name, rows) for x in ("--set", change)]
+    changed = changes_of(name, rows, seeds[0])
+    changes = [x for change in changed for x in ("--set", change)]
     given = ["--data", data] if "data" in row else []
     changed = [*experiment, *changes]
     verbs = {"prepare": [*changed, *given], "features": changed}
-    if run == name and "model" not in row:
+    if run == name and not {"model", "script"} & row.keys():
         several = ["--seeds", ",".join(map(str, seeds)), "--resume"]
         verbs["train"] = [*experiment, "--name", name, *several, *changes]
     options = ["--model", row["model"]] if "model" in row else []
@@ -121,13 +128,8 @@ def run_row(
     """
     row, found = rows[name], []
     about = {"revision": git_revision(), "machine": _machine()}
-    if "script" in row:
-        command = [sys.executable, *shlex.split(row["script"])]
-        done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
-        about["commands"] = [f"python {row['script']}"]
-        return [run | about for run in json.loads(done.stdout)["runs"]]
     verbs, done = commands(name, rows, seeds, data), []
-    experiment = load_experiment(row["experiment"], changes_of(name, rows))
+    experiment = load_experiment(row["experiment"], changes_of(name, rows, seeds[0]))
     if not _is_prepared(experiment.data):
         command = _run("prepare", verbs["prepare"])
         done.append(command.replace(shlex.quote(data), "DIR"))  # on any machine
@@ -137,6 +139,11 @@ def run_row(
         files = [feature_path(folder, encoder, mirrored) for mirrored in splits]
         if not all(feature_set(file).exists() for file in files):
             done.append(_run("features", verbs["features"]))
+    if "script" in row:
+        command = [sys.executable, *shlex.split(row["script"])]
+        printed = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
+        about["commands"] = [*done, f"python {row['script']}"]
+        return [run | about for run in json.loads(printed)["runs"]]
     if "train" in verbs:
         trained = seed_variants(rename(experiment, name), seeds)
         trained = [x for x in trained if not _is_trained_on_jax(x)]
@@ -257,15 +264,16 @@ def page(claims: dict, rows: dict, results: dict) -> str:
     lines = [_HEAD, *markdown([["claim", "verdict"], *verdicts])]
     for key, claim in claims.items():
         own = [name for name, row in rows.items() if row["claim"] == key]
+        shown = [*claim.get("beside", []), *own]
         text = f"*{claim['paper']}.* {claim['text']}"
         verdict = f"**Verdict: {claim['verdict']}.** {claim['reason']}"
         lines += ["", f"## {claim['title']}", "", text, "", verdict, ""]
         table = [["measured", "seed", *claim["scores"], "from"]]
-        for name in own:
+        for name in shown:
             table += _cells_of(name, rows[name], claim["scores"], results.get(name, {}))
         lines += markdown(table)
         for name in own:
-            lines += ["", *_commands_of(rows[name], name, results.get(name, {}))]
+            lines += ["", *_commands_of(name, rows, results.get(name, {}))]
     return "\n".join(lines) + "\n"
 
 
@@ -304,13 +312,19 @@ def _source(run: dict) -> str:
     return f"{link}, {run['revision']}"
 
 
-def _commands_of(row: dict, name: str, result: dict) -> list[str]:
+def _commands_of(name: str, rows: dict, result: dict) -> list[str]:
+    row = rows[name]
     data = " DATA=DIR" if "data" in row else ""
     lines = [f"    {command}" for command in result.get("commands", [])]
     found = result.get("runs", [])
-    on_jax = any("training" in run for run in found)
+    on_jax = [str(run["seed"]) for run in found if "training" in run]
     if on_jax and "of" not in row:
-        lines.append(f"    KERAS_BACKEND=jax python docs/jax_training.py {name}")
+        prepare = commands(name, rows, on_jax)["prepare"]
+        lines += [
+            f"    {shlex.join(['show-attend-tell', 'prepare', *prepare])}",
+            "    KERAS_BACKEND=jax python docs/jax_training.py "
+            f"{name} --seeds {','.join(on_jax)}",
+        ]
     measured = any("revision" in run and "source" not in run for run in found)
     if measured or not result.get("commands") or missing_seeds(row, result):
         lines.append(f"    make reproduce ROWS={name}{data}")
@@ -341,8 +355,9 @@ def main() -> None:
         chosen = [seed for seed in missing if given.seed in (None, seed)]
         if not chosen:
             print(f"{name}: already measured; delete its file to measure it again")
-        # On a cluster the seeds train side by side, here one after the other.
-        for seeds in [chosen] * bool(chosen) if options else [[x] for x in chosen]:
+        # On a cluster the seeds train side by side, unless they start from other runs.
+        together = options and chosen and "after" not in rows[name]
+        for seeds in [chosen] if together else [[x] for x in chosen]:
             result["runs"] += run_row(name, rows, seeds, given.data, options)
             text = json.dumps(result, indent=1, ensure_ascii=False) + "\n"
             atomic_write(RESULTS / f"{name}.json", text)

@@ -23,7 +23,9 @@ RESULTS = TOOL["read_results"]()
 def test_the_page_is_made_from_the_results():
     page = TOOL["page"](CLAIMS, ROWS, RESULTS)
     assert TOOL["PAGE"].read_text("utf-8") == page, "run `make reproduce ARGS=--write`"
-    assert "jax_training.py read_words_wide\n" in page  # its other row is an evaluation
+    assert (
+        "jax_training.py read_words_wide --seeds 1\n" in page
+    )  # its other row is an evaluation
     assert "jax_training.py read_words_wide_iiit5k" not in page
     assert "reproduction.md" in (ROOT / "mkdocs.yml").read_text("utf-8")
     log = (ROOT / "experiments" / "LOG.md").read_text("utf-8")
@@ -54,14 +56,14 @@ def test_the_verdict_of_a_claim_follows_from_rows(key):
 def test_the_command_of_a_row_is_valid(name):
     row = ROWS[name]
     assert row["claim"] in CLAIMS
-    if "script" in row:
-        assert (ROOT / row["script"].split()[0]).exists()
-        return
     load_experiment(row["experiment"], TOOL["changes_of"](name, ROWS))
     verbs = TOOL["commands"](name, ROWS, row.get("seeds", [None]))
-    assert ("train" in verbs) == ("of" not in row and "model" not in row)
+    assert ("train" in verbs) == (not {"of", "model", "script"} & row.keys())
+    if "script" in row:
+        assert (ROOT / row["script"].split()[0]).exists()
     for other in (row.get("of"), row.get("after")):
         assert other is None or other in ROWS
+    assert ROWS.keys() >= set(CLAIMS[row["claim"]].get("beside", []))
 
 
 def test_a_row_prepares_the_data_and_features_that_its_settings_name():
@@ -69,6 +71,22 @@ def test_a_row_prepares_the_data_and_features_that_its_settings_name():
     assert "data.name=more" in verbs["prepare"]
     verbs = TOOL["commands"]("flickr8k_14x14", ROWS, [1])
     assert "encoder.layer=block5_conv3" in verbs["features"]
+
+
+def test_each_seed_starts_from_its_own_run():
+    verbs = TOOL["commands"]("flickr8k_hard", ROWS, [2])
+    model = "experiments/runs/flickr8k_soft-seed-2/model.keras"
+    assert f"training.init_from={model}" in verbs["train"]
+
+
+def test_the_table_of_a_claim_begins_with_rows_of_others():
+    row = {"experiment": "scenes", "claim": "b", "what": "this"}
+    claims = {"b": {**CLAIMS["gate"], "scores": ["BLEU-4"], "beside": ["a"]}}
+    rows = {"a": {**row, "claim": "a", "what": "that"}, "c": row}
+    text = TOOL["page"](claims, rows, {})
+    assert text.index("| that (`a`)") < text.index("| this (`c`)")
+    assert "ROWS=c" in text
+    assert "ROWS=a" not in text
 
 
 def test_a_seed_measured_after_one_of_the_log_has_its_revision_and_command():
@@ -79,7 +97,7 @@ def test_a_seed_measured_after_one_of_the_log_has_its_revision_and_command():
     origins = [line[-1] for line in TOOL["_cells_of"]("row", row, [], result)]
     assert origins == ["[LOG, S](../experiments/LOG.md#s), a", "b"]
     commands = ["    train", "    make reproduce ROWS=row"]
-    assert TOOL["_commands_of"](row, "row", result) == commands
+    assert TOOL["_commands_of"]("row", {"row": row}, result) == commands
 
 
 def test_every_result_has_a_row():

@@ -148,10 +148,8 @@ def upright_rgb(image: Image.Image) -> Image.Image:
     The orientation is ignored if the EXIF data are malformed.
     """
     image.load()  # before EXIF is read: errors of the pixels are not ignored
-    try:
+    with contextlib.suppress(UNREADABLE):
         image = ImageOps.exif_transpose(image)
-    except UNREADABLE:
-        pass
     return _to_rgb(image)
 
 

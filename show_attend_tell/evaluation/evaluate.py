@@ -205,7 +205,8 @@ def _generate(
         :func:`make_report`; the result of :func:`probes.measure_regions`, empty if no
         photo has objects; and notes.
     """
-    targets, notes = find_targets(data.photos, model.encoder_identity, people)
+    mapped = data.photos if model.attends else []  # of other models alpha is uniform
+    targets, notes = find_targets(mapped, model.encoder_identity, people)
     sentences, log_probs, pointing = [], [], {}
     title, count = f"{data.name}, beam {decoding.beam}", len(data.photos)
     with progress_bar(count, "photo", title, shown=progress) as bar:
@@ -222,15 +223,15 @@ def _generate(
             bar.update(len(words))
     ids = [photo.id for photo in data.photos]
     captions = dict(zip(ids, map(" ".join, sentences), strict=True))
-    has_objects = any(photo.objects for photo in data.photos)
+    has_objects = any(photo.objects for photo in mapped)
     regions = {}
-    if has_objects and model.attends:
+    if has_objects:
         regions = measure_regions(model, reader, data, captions, targets, decoding)
     if targets:
         if model.captioner is not None:
             notes += layer_note(model.captioner, reader, data, captions, targets)
         if not any(map(len, pointing.values())):
             notes += ("no pointing: no caption names an object of its photo",)
-    if not has_objects and people is None:
+    if not has_objects and (people is None or not mapped):
         pointing = None
     return captions, log_probs, pointing, regions, notes

@@ -217,14 +217,14 @@ def with_objects(place: Place, captions: dict[str, str], box: list[float]) -> No
     manifest.write_manifest(place.manifest, photos)
 
 
-def test_without_attention_scenes_have_no_regions(place, report):
+def test_without_attention_scenes_have_no_regions_or_pointing(place, report):
     with_objects(place, report.captions, [0, 0, *PHOTO])
     model = load_captioner(place.run / "model.keras")
     settings = dataclasses.replace(model.settings, attention="mean")
     arguments = {**model.get_config(), "settings": settings}
     Captioner.from_config(arguments).save(place.run / "model.keras")
     found = place.evaluate().scores
-    assert "region_control" not in found
+    assert not {"region_control", "pointing", "pointing_centre"} & found.keys()
     assert "exact_match" in found
 
 
