@@ -134,9 +134,10 @@ def run_row(
         command = _run("prepare", verbs["prepare"])
         done.append(command.replace(shlex.quote(data), "DIR"))  # on any machine
     if experiment.task == "caption":
-        splits = (None, "train") if experiment.encoder.mirror else (None,)
+        mirrored = experiment.encoder.mirror and "train" in verbs
+        splits = (None, "train") if mirrored else (None,)
         folder, encoder = WORK / experiment.data.name, experiment.encoder
-        files = [feature_path(folder, encoder, mirrored) for mirrored in splits]
+        files = [feature_path(folder, encoder, split) for split in splits]
         if not all(feature_set(file).exists() for file in files):
             done.append(_run("features", verbs["features"]))
     if "script" in row:

@@ -159,6 +159,9 @@ def test_absent_features_of_mirrored_photos_are_extracted(
     row["set"] = [f"encoder.mirror={mirror}"]
     assert TOOL["run_row"]("a", {"a": row}, [1]) == []
     assert called == verbs
+    called.clear()
+    TOOL["run_row"]("b", {"a": row, "b": {**row, "of": "a"}}, [1])
+    assert called == ["eval"]
 
 
 @pytest.mark.parametrize(
