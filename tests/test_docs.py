@@ -1,5 +1,6 @@
 """Notebooks hold their outputs; links, site, figure and headers are complete."""
 
+import os
 import re
 from pathlib import Path
 
@@ -51,7 +52,7 @@ def test_notebooks_hold_the_outputs_of_one_run_in_order(path):
 def test_notebooks_run_to_their_end_with_outputs_of_the_stored_kinds(path, monkeypatch):
     nbclient = pytest.importorskip("nbclient")
     monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "2")
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT}{os.pathsep}{ROOT / 'docs'}")
     notebook = nbformat.read(path, as_version=4)
     stored = [kinds(cell) for cell in code_cells(notebook)]
     nbclient.NotebookClient(notebook, timeout=500, kernel_name="python3").execute()

@@ -6,6 +6,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from show_attend_tell.config import runs
 from show_attend_tell.config.settings import DecodingSettings, Experiment
 from show_attend_tell.data.features import FeatureReader
@@ -23,7 +25,7 @@ from show_attend_tell.data.splits import (
 )
 from show_attend_tell.evaluation.coco_results import read_captions
 from show_attend_tell.evaluation.pointing import find_targets, point, read_boxes
-from show_attend_tell.evaluation.probes import layer_note, measure_regions
+from show_attend_tell.evaluation.probes import hide_places, layer_note, measure_regions
 from show_attend_tell.evaluation.report import (
     EvaluationReport,
     decoding_label,
@@ -229,7 +231,10 @@ def _generate(
         regions = measure_regions(model, reader, data, captions, targets, decoding)
     if targets:
         if model.captioner is not None:
-            notes += layer_note(model.captioner, reader, data, captions, targets)
+            shown = model.captioner, reader, data, captions, targets
+            notes += layer_note(*shown)
+            for photo, falls in hide_places(*shown).items():
+                pointing[photo] = np.hstack([pointing[photo], falls])
         if not any(map(len, pointing.values())):
             notes += ("no pointing: no caption names an object of its photo",)
     if not has_objects and (people is None or not mapped):

@@ -24,6 +24,9 @@ from show_attend_tell.runtime.untrusted import parse_json, read_text_bytes, read
 
 # The scores of a mention: hit, mass, and the controls of both.
 SCORES = ("pointing", "pointing_mass", "pointing_random", "pointing_centre")
+# What log p of the last word loses when as many locations are hidden as are inside the
+# boxes: those, those with the most attention, or random ones.
+HIDDEN = ("hidden_object", "hidden_attended", "hidden_random")
 
 
 class Target(NamedTuple):
@@ -183,11 +186,11 @@ def point(
     scores = np.zeros((*alpha.shape[:-2], len(mentions), len(SCORES)))
     for k, mention in enumerate(mentions):
         weights = alpha[..., mention.step, :]  # (..., L)
-        inside = _inside(mention.boxes, centres)  # (L,)
+        inside = is_inside(mention.boxes, centres)  # (L,)
         scores[..., k, 0] = inside[weights.argmax(axis=-1)]
         scores[..., k, 1] = weights @ inside
         scores[..., k, 2] = inside.mean()
-        scores[..., k, 3] = _inside(mention.boxes, middle)
+        scores[..., k, 3] = is_inside(mention.boxes, middle)
     return scores
 
 
@@ -199,7 +202,7 @@ def cell_centres(grid: tuple[int, int], region: Box) -> np.ndarray:
     return np.stack(np.meshgrid(x, y), axis=-1).reshape(rows * columns, 2)
 
 
-def _inside(boxes: Sequence[Box], points: np.ndarray) -> np.ndarray:
+def is_inside(boxes: Sequence[Box], points: np.ndarray) -> np.ndarray:
     """Return whether each of N points (N, 2) is inside any box, (N,) bool."""
     x, y = points.T
     return np.any(
@@ -212,9 +215,9 @@ def pointing_statistics(scores: Sequence[np.ndarray]) -> dict[str, Statistic]:
     """Return the statistic of each of :data:`SCORES` over all mentions.
 
     Args:
-        scores: of each photo, (M, 4) from :func:`point`; every mention has the same
-            weight.
+        scores: of each photo, (M, 4) from :func:`point`, or with :data:`HIDDEN` beside
+            them (M, 7); every mention has the same weight.
     """
-    sums = np.array([of_photo.sum(axis=0) for of_photo in scores])  # (N, 4)
-    counts = list(map(len, scores))
-    return {name: ratio_statistic(sums[:, k], counts) for k, name in enumerate(SCORES)}
+    sums = np.array([of_photo.sum(axis=0) for of_photo in scores])  # (N, 4 or 7)
+    counts, names = list(map(len, scores)), (*SCORES, *HIDDEN)[: sums.shape[1]]
+    return {name: ratio_statistic(sums[:, k], counts) for k, name in enumerate(names)}

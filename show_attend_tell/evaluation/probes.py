@@ -1,4 +1,4 @@
-"""Run a model again where objects have boxes: attention by layer, and regions."""
+"""Run a model again where objects have boxes: layers, hidden places and regions."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
@@ -9,6 +9,7 @@ from show_attend_tell.data.features import FeatureReader
 from show_attend_tell.data.region import cell_shares, smooth
 from show_attend_tell.data.splits import Split
 from show_attend_tell.data.vocabulary import PAD, START
+from show_attend_tell.evaluation import pointing
 from show_attend_tell.evaluation.pointing import SCORES, Target, point
 from show_attend_tell.evaluation.validation import best_words
 from show_attend_tell.models.captioner import Captioner
@@ -72,6 +73,58 @@ def _inputs(model: Captioner, captions: list[list[str]]) -> np.ndarray:
         row[0] = START
         row[1 : len(words) + 1] = model.vocabulary.encode(words)
     return inputs[:, :longest]
+
+
+def hide_places(
+    model: Captioner,
+    reader: FeatureReader,
+    data: Split,
+    captions: Mapping[str, str],
+    targets: Mapping[str, Target],
+) -> dict[str, np.ndarray]:
+    """Measure by how much log p of a named object falls when locations are hidden.
+
+    The model reads the captions that it has generated. The annotations of hidden
+    locations are replaced by the mean of the photo's others.
+
+    Returns:
+        Photo id -> :data:`pointing.HIDDEN` of each mention, (M, 3) in nats.
+    """
+    rng, falls = np.random.default_rng(0), {photo: [] for photo in targets}
+    mentions = []
+    for photo, row in zip(data.photos, data.rows, strict=True):
+        if target := targets.get(photo.id):
+            words = captions[photo.id].split()
+            centres = pointing.cell_centres(model.grid, target.region)
+            for _, step, boxes in pointing.find_mentions(words, target):
+                inside = pointing.is_inside(boxes, centres)
+                mentions.append((photo.id, row, words, step, inside))
+    for start in range(0, len(mentions), _BATCH):
+        part = zip(*mentions[start : start + _BATCH], strict=True)
+        ids, rows, words, steps, inside = part
+        annotations, inside = reader.read(rows), np.stack(inside)  # (B, L, D), (B, L)
+        log_p, alpha = _read_words(model, annotations, words, steps)  # (B,), (B, L)
+        after = []
+        for order in (inside, smooth(alpha, model.grid), rng.random(inside.shape)):
+            ranks = (-1.0 * order).argsort(axis=1, kind="stable").argsort(axis=1)
+            seen = (ranks >= inside.sum(axis=1, keepdims=True))[..., None]  # (B, L, 1)
+            means = (annotations * seen).sum(axis=1, keepdims=True)
+            means /= np.maximum(seen.sum(axis=1, keepdims=True), 1)  # (B, 1, D)
+            changed = np.where(seen, annotations, means)
+            after.append(_read_words(model, changed, words, steps)[0])
+        for photo, fall in zip(ids, (log_p - after).T, strict=True):
+            falls[photo].append(fall)
+    return {photo: np.reshape(each, (-1, 3)) for photo, each in falls.items()}
+
+
+def _read_words(model, annotations, captions, steps) -> tuple[np.ndarray, np.ndarray]:
+    """Return log p of one word of each caption in nats, (B,), and its alpha, (B, L)."""
+    outputs = model({"annotations": annotations, "tokens": _inputs(model, captions)})
+    each = np.arange(len(captions)), np.array(steps)
+    logits, alpha = (np.asarray(outputs[key])[each] for key in ("logits", "alpha"))
+    encode = model.vocabulary.encode
+    ids = [encode(words)[step] for words, step in zip(captions, steps, strict=True)]
+    return logits[each[0], ids] - np.logaddexp.reduce(logits, axis=1), alpha
 
 
 # A region to caption: row of the photo in the feature file, name of the object in the

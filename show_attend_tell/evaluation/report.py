@@ -11,13 +11,13 @@ from show_attend_tell.data.vocabulary import tokenize
 from show_attend_tell.evaluation.metrics import bootstrap
 from show_attend_tell.evaluation.metrics.ngrams import FILE_TOKEN_BLEU, SUFFIX
 from show_attend_tell.evaluation.metrics.scoring import ScoringResult, score
-from show_attend_tell.evaluation.pointing import SCORES, pointing_statistics
+from show_attend_tell.evaluation.pointing import HIDDEN, SCORES, pointing_statistics
 from show_attend_tell.runtime.machine import collect_provenance
 from show_attend_tell.runtime.table import align
 
 _BLEU = tuple(f"BLEU-{n}" for n in range(1, 5))
 METRICS = (*_BLEU, *(f"{name}-no-bp" for name in _BLEU), "METEOR", "ROUGE-L", "CIDEr")
-_SHARES = ("exact_match", *SCORES, "region_control", "region_other")
+_SHARES = ("exact_match", *SCORES, *HIDDEN, "region_control", "region_other")
 _FILE_TOKENS_TITLE = (
     "BLEU of the tokens in the files, lower case, final period {period}; probably the "
     "convention of Table 1"
@@ -31,9 +31,9 @@ class EvaluationReport:
     Attributes:
         label: column title in a table, such as ``beam 5``.
         scores: the scores of :class:`scoring.ScoringResult` in percent; where boxes are
-            known :data:`pointing.SCORES`, and for scenes ``exact_match`` and the scores
-            of :func:`probes.measure_regions`, 0 to 1. None where a score cannot be
-            computed; a note gives the reason.
+            known :data:`pointing.SCORES`, 0 to 1, and HIDDEN, in nats; for scenes
+            ``exact_match`` and those of :func:`probes.measure_regions`, 0 to 1. None
+            where a score cannot be computed; a note gives the reason.
         split: name of the split.
         photos: number of photos.
         mean_length: mean number of words of a caption.
@@ -95,8 +95,8 @@ def make_report(
         tokenizer: see :func:`scoring.score`.
         spice: whether to compute SPICE.
         made: origin of the captions.
-        pointing: photo id -> scores of its mentions, (M, 4) from
-            :func:`pointing.point`; None where no boxes are known.
+        pointing: photo id -> scores of its mentions, (M, 4) or (M, 7), see
+            :func:`pointing.pointing_statistics`; None where no boxes are known.
         regions: further scores, from :func:`probes.measure_regions`.
         notes: lines about the captions.
 
@@ -108,7 +108,8 @@ def make_report(
     statistics = dict(result.statistics)
     if pointing is not None:
         scores |= dict.fromkeys(SCORES)
-        none = np.zeros((0, len(SCORES)))
+        width = max((each.shape[1] for each in pointing.values()), default=0)
+        none = np.zeros((0, width))
         mentions = [pointing.get(photo.id, none) for photo in photos]
         if any(map(len, mentions)):
             pointed = pointing_statistics(mentions)

@@ -208,26 +208,20 @@ def statistics(
     tokens, lengths = hypotheses.tokens[:, 0], hypotheses.lengths[:, 0]
     log_p = np.asarray(hypotheses.word_log_probs[:, 0], np.float64)  # (N, T)
     written = np.arange(log_p.shape[1]) < lengths[:, None]  # (N, T)
-    sorted_log_p = np.sort(np.where(written, log_p, np.inf), axis=1)
+    weakest = np.sort(np.where(written, log_p, np.inf), axis=1)[:, :_WEAKEST]
     columns = {
         "residual": -np.log(np.maximum(outside, _SMALLEST)),
         "distance": -np.log(np.maximum((z**2).mean(axis=1), _SMALLEST)),
         "layout": direction @ space.layout / np.maximum(norms, _SMALLEST),
         "grounding": _grounding(space, z, tokens),
         "log_prob": log_p.sum(axis=1) / np.maximum(lengths, 1),
-        "weakest": _mean_of_finite(sorted_log_p[:, :_WEAKEST]),
+        "weakest": np.ma.masked_invalid(weakest).mean(axis=1).filled(0),
         "expected": np.zeros(len(g)),
     }
     if reranker is not None:
         best = hypotheses.tokens[:, :1]  # (N, W, T) -> (N, 1, T)
         columns["expected"] = reranker.expected_ciders(best, features)[:, 0]
     return np.stack([columns[name] for name in STATISTICS], axis=1)
-
-
-def _mean_of_finite(values: np.ndarray) -> np.ndarray:
-    """Return the mean of each row's finite values, 0 where there are none."""
-    finite = np.isfinite(values)
-    return np.where(finite, values, 0).sum(axis=1) / np.maximum(finite.sum(axis=1), 1)
 
 
 def _grounding(space: PhotoSpace, z: np.ndarray, tokens: np.ndarray) -> np.ndarray:

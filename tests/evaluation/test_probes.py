@@ -1,4 +1,4 @@
-"""A model run again where boxes are known: regions, and attention by layer."""
+"""A model run again where boxes are known: regions, layers and hidden places."""
 
 import numpy as np
 import pytest
@@ -12,6 +12,7 @@ from show_attend_tell.evaluation import probes
 from show_attend_tell.evaluation.pointing import Target
 from show_attend_tell.evaluation.probes import (
     first_name,
+    hide_places,
     layer_note,
     measure_regions,
 )
@@ -173,3 +174,56 @@ def test_a_model_without_heads_and_captions_without_objects_have_no_note(layered
     assert layer_note(model, Reader(), layered, nothing, TARGETS) == ()
     model.attention_heads = lambda *arguments: None
     assert layer_note(model, Reader(), layered, CAPTIONS, TARGETS) == ()
+
+
+class SeeingModel:
+    """Its logit of each word is the mean annotation; it looks at the last cell."""
+
+    grid, vocabulary = (2, 2), VOCABULARY
+
+    def __call__(self, inputs):
+        a, (B, T) = inputs["annotations"], inputs["tokens"].shape
+        logits = np.zeros((B, T, len(VOCABULARY)))
+        logits += a.mean(axis=1)[:, None]
+        return {"logits": logits, "alpha": np.tile(np.eye(4)[3], (B, T, 1))}
+
+
+class Annotations:
+    """Annotations (B, L, K) of rows of a file."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def read(self, rows):
+        return self.values[list(rows)]
+
+
+@pytest.mark.parametrize("batch", [1, 64])
+def test_hidden_locations_are_the_mean_of_the_others(layered, monkeypatch, batch):
+    monkeypatch.setattr(probes, "_BATCH", batch)
+    values = np.random.default_rng(1).normal(size=(4, 4, len(VOCABULARY)))
+    found = hide_places(SeeingModel(), Annotations(values), layered, CAPTIONS, TARGETS)
+    assert found.keys() == {"p", "q"}
+    for name, row, word, cell in (("p", 0, "circle", 0), ("q", 3, "star", 3)):
+        (id_,) = VOCABULARY.encode([word])
+
+        def log_p(a, id_=id_):
+            logits = a.mean(axis=0)
+            return logits[id_] - np.log(np.exp(logits).sum())
+
+        falls = []
+        for k in range(4):
+            hidden = values[row].copy()
+            hidden[k] = np.delete(values[row], k, axis=0).mean(axis=0)
+            falls.append(log_p(values[row]) - log_p(hidden))
+        hidden_object, hidden_attended, hidden_random = found[name][0]
+        assert hidden_object == pytest.approx(falls[cell])
+        assert hidden_attended == pytest.approx(falls[3])
+        assert np.isclose(hidden_random, falls).any()
+
+
+def test_captions_without_objects_have_no_hidden_locations(layered):
+    values = np.zeros((4, 4, len(VOCABULARY)))
+    nothing = dict.fromkeys(CAPTIONS, "a")
+    found = hide_places(SeeingModel(), Annotations(values), layered, nothing, TARGETS)
+    assert [each.shape for each in found.values()] == [(0, 3), (0, 3)]

@@ -1,8 +1,12 @@
 """Digits drawn by the program: shapes, classes, seeds, and that they can be learnt."""
 
+import runpy
+from pathlib import Path
+
 import numpy as np
 
-from data_prep.sources.drawn_digits import drawn_digits
+DOCS = Path(__file__).parents[1] / "docs"
+drawn_digits = runpy.run_path(str(DOCS / "drawn_digits.py"))["drawn_digits"]
 
 
 def test_digits_are_pictures_of_every_class():

@@ -1,4 +1,4 @@
-"""Draw digits in the fonts of Matplotlib, for notebooks and tests without downloads."""
+"""Draw digits in the fonts of Matplotlib, for notebooks without downloads."""
 
 import math
 from pathlib import Path
