@@ -13,6 +13,7 @@ from show_attend_tell.cli.options import (
     PATH,
     attention_option,
     cluster_options,
+    in_one_line,
     page_option,
     print_failures,
     request_options,
@@ -245,14 +246,14 @@ def print_results(
             low = isinstance(result, LowConfidence)
             left_out, failures = left_out + low, failures + (not low)
         elif not as_json:
-            click.echo(f"{click.format_filename(result.path)}: {describe(result)}")
+            click.echo(f"{in_one_line(result.path)}: {describe(result)}")
         for figure in files:
-            click.echo(f"figure: {click.format_filename(figure)}", err=True)
+            click.echo(f"figure: {in_one_line(figure)}", err=True)
     if left_out:
         left_out = plural(left_out, "caption")
         click.echo(f"{left_out} left out for low confidence", err=True)
     if page[0] is not None:
-        click.echo(f"page: {click.format_filename(page[0])}", err=True)
+        click.echo(f"page: {in_one_line(page[0])}", err=True)
     if failures > 1:
         click.echo(f"{failures} {fault}", err=True)
     return failures > 0
@@ -277,7 +278,7 @@ def _print_present(writer, photos: Iterable[Path]) -> list:
         if packet is not None:
             writer.present += 1
             text = packet.caption + _in_words(packet.confidence)
-            click.echo(f"{click.format_filename(photo)}: {text}")
+            click.echo(f"{in_one_line(photo)}: {text}")
         else:
             others.append(photo)
     return others

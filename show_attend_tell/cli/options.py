@@ -32,7 +32,7 @@ class LocalPath(click.Path):
         return super().convert(value, parameter, context)
 
 
-PATH = LocalPath(path_type=Path)
+PATH = LocalPath(path_type=Path, readable=False)  # unreadable photos are listed
 
 
 def add_options(*options: Callable) -> Callable:
@@ -118,6 +118,11 @@ def require_cluster(cluster: str | None, workers: int | None) -> None:
     """Raise a usage error if --workers is used without --cluster."""
     if cluster is None and workers is not None:
         raise click.UsageError("--workers needs --cluster.")
+
+
+def in_one_line(path) -> str:
+    """Return a path to print; a line break is written as two characters."""
+    return click.format_filename(path).replace("\n", "\\n")
 
 
 def print_failures(failures: Iterable) -> bool:

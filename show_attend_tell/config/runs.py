@@ -136,7 +136,7 @@ def find_model(name: str, runs: str | Path) -> Path:
             experiment's name.
         runs: the folder of all runs, in which a name is searched for.
     """
-    if name.endswith(".keras"):
+    if name.endswith(".keras") or Path(name).is_file():
         return Path(name)
     for inside in (Path(name) / MODEL, Path(name) / "model.weights.h5"):
         if inside.is_file():

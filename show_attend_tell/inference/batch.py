@@ -186,7 +186,7 @@ def made_by(pipeline: CaptioningPipeline, request: CaptionRequest | None = None)
     if reranker is not None:
         name = file_identity(reranker)
         how += f", ranked by {name} with weight {decoding.rerank_weight:g}"
-    if request.min_confidence is not None:
+    if request.min_confidence:  # 0 leaves out nothing
         how += f", confidence at least {request.min_confidence:g}"
     return f"{models}, {how}"
 

@@ -238,7 +238,8 @@ def require_replaceable(
         return
     if path.is_file():  # a pipe or a device may block or have no end
         content = path.read_bytes()
-        tables = (table(rows, columns, least) for columns in (False, True))
+        lows = (least, DOUBTFUL, 0)  # an earlier run may have had another
+        tables = (table(rows, x, low) for x in (False, True) for low in lows)
         if any(rewritten.startswith(content) for rewritten in tables):
             return
     journal = path.with_suffix(".jsonl").name

@@ -113,7 +113,8 @@ class CaptioningPipeline:
         except (TypeError, ValueError):
             raise CaptionError(
                 "`locations` must be expected, likeliest or sampled, `beam` 1 to "
-                f"{MOST_BEAM} and `seed` at least 0. Received: {values}; correct it"
+                f"{MOST_BEAM}, `seed` at least 0 and `temperature` above 0. Received: "
+                f"{values}; correct it"
             ) from None
         if "seed" in changes and not is_sampled(settings):
             raise CaptionError(

@@ -277,6 +277,8 @@ def load_reranker(path: str | Path) -> Reranker:
         fault = _layout_fault(arrays, about)
         if fault is None:
             return _reranker(arrays, about, path)
+    except FileNotFoundError:
+        raise ModelFileError(f"{path}: no such reranker; {_REMEDY}") from None
     except DAMAGED as error:
         fault = one_line(error)
     raise ModelFileError(

@@ -152,6 +152,8 @@ def test_an_unknown_ending_is_refused_before_any_work(run, folder, tmp_path, out
     ("options", "author"),
     [
         ({}, "beam 3"),
+        ({"min_confidence": 0}, "beam 3"),  # it leaves out nothing
+        ({"min_confidence": 0.3}, "beam 3, confidence at least 0.3"),
         ({"locations": "likeliest"}, "beam 3, likeliest"),
         ({"locations": "sampled", "seed": 3}, "beam 3, sampled with seed 3"),
         (
@@ -160,5 +162,5 @@ def test_an_unknown_ending_is_refused_before_any_work(run, folder, tmp_path, out
         ),
     ],
 )
-def test_rows_name_the_locations_and_the_seed(pipeline, options, author):
+def test_rows_name_settings_that_must_not_be_mixed(pipeline, options, author):
     assert made_by(pipeline, CaptionRequest(**options)).endswith(f", {author}")

@@ -253,5 +253,9 @@ def test_a_table_of_the_same_lines_is_replaced(path):
     for count in (0, 2, 5):
         table.write_bytes(csv_of(rows[:count]))
         require_replaceable(table, rows)
+    low = [{**row, "confidence": 0.1} for row in rows]
+    for least in (0.05, 0.3):
+        table.write_bytes(csv_of(low, exiftool=True))
+        require_replaceable(table, low, least)
     table.unlink()
     require_replaceable(table, rows)

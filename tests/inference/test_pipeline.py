@@ -230,7 +230,7 @@ def test_a_beam_selects_beam_search_where_the_model_samples_or_is_greedy(pipelin
     ("changes", "message"),
     [
         ({"beam": 101}, "`beam` 1 to 100"),
-        ({"beam": 0}, "`beam` 1 to 100 .*Received: .*'beam': 0"),
+        ({"beam": 0}, "`beam` 1 to 100, .*Received: .*'beam': 0"),
         ({"locations": "best"}, "`locations` must be expected, likel"),
         ({"seed": -1}, "`seed` at least 0"),
         ({"seed": 3}, "`seed` has no effect with"),

@@ -280,7 +280,7 @@ def test_damaged_files_are_one_line(tmp_path, reranker):
         path.write_bytes(content)
         with not_a_reranker():
             load_reranker(path)
-    with refused(ModelFileError, "not a reranker.*o such file"):
+    with refused(ModelFileError, "no such reranker"):
         load_reranker(tmp_path / "absent.npz")
 
 

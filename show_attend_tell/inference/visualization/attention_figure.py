@@ -31,6 +31,7 @@ MOST_COLUMNS = 7
 _SUFFIX = 10  # bytes reserved in a file name for the format
 _PANEL, _TEXT, _MARGIN = 1.75, 0.5, 0.1  # inches
 _HEAD_PANEL, _GAP, _LABEL, _TITLE = 0.95, 0.06, 0.85, 0.3  # inches, of heads
+_LOWEST = 0.3  # inches of a row of heads, for two lines of its label
 _TALLEST = 1.4  # height / width of a panel; taller photos become narrower
 # Text in points from a point of a panel; dollar signs are printed as they are.
 _BESIDE = {
@@ -87,13 +88,11 @@ def attention_figure(
     slot, rest = (_PANEL + _MARGIN, high + _TEXT), (_MARGIN, _MARGIN)
     first = _MARGIN + (_PANEL - wide) / 2, _MARGIN
     in_row = -(-(T + 1) // -(-(T + 1) // MOST_COLUMNS))  # as many in each row
-    figure, panels = _panels(T + 1, in_row, (wide, high), slot, first, rest)
+    figure, panels = _panels(T + 1, in_row, (wide, high), slot, first, rest, region)
     figure.set_facecolor(ground)
     _show(panels[0], pixels)
     below = _BESIDE | {"ha": "center", "va": "top"}
     bold = below | {"weight": "bold"}
-    for axes in panels if region is not None else ():
-        _outline(axes, region, linestyle=(0, (4, 2)))
     for t, (axes, word) in enumerate(zip(panels[1:], words, strict=True)):
         _show_map(axes, pixels, attention[t])
         if locations is not None and locations[t] >= 0:
@@ -120,7 +119,8 @@ def heads_figure(engine, caption, dark: bool = False) -> "Figure | None":
     attention = engine.head_attention(caption)
     if attention is None:
         return None
-    return maps_figure(caption.view, caption.words, head_rows(*attention), dark)
+    rows = head_rows(*attention)
+    return maps_figure(caption.view, caption.words, rows, dark, caption.region)
 
 
 def head_rows(
@@ -149,6 +149,7 @@ def maps_figure(
     words: Sequence[str],
     rows: Sequence[tuple[str, np.ndarray]],
     dark: bool = False,
+    region: Sequence[float] | None = None,
 ) -> "Figure":
     """Draw labelled rows of maps over the photo, a column for each word.
 
@@ -159,10 +160,9 @@ def maps_figure(
     pixels = np.asarray(photo, np.uint8)
     ground, ink, _ = _INKS[dark]
     (wide, high), T = _photo_size(pixels, _HEAD_PANEL), len(words)
-    slot, rest = (wide + _GAP, high + _GAP), (_LABEL + _GAP, _TITLE + _GAP)
-    figure, panels = _panels(
-        len(rows) * T, T, (wide, high), slot, (_LABEL, _TITLE), rest
-    )
+    slot = wide + _GAP, max(high, _LOWEST) + _GAP
+    first, rest = (_LABEL, _TITLE), (_LABEL + _GAP, _TITLE + _GAP)
+    figure, panels = _panels(len(rows) * T, T, (wide, high), slot, first, rest, region)
     figure.set_facecolor(ground)
     left = _BESIDE | {"ha": "right", "va": "center", "fontsize": 7.5}
     for k, (label, maps) in enumerate(rows):
@@ -338,7 +338,7 @@ def _photo_size(pixels: np.ndarray, panel: float) -> Pair:
 
 
 def _panels(
-    count: int, columns: int, photo: Pair, slot: Pair, first: Pair, rest: Pair
+    count: int, columns: int, photo: Pair, slot: Pair, first: Pair, rest: Pair, region
 ) -> tuple["Figure", list["Axes"]]:
     """Make `count` panels of equal size, in rows of `columns`.
 
@@ -351,6 +351,7 @@ def _panels(
         slot: distances between the corners of neighbouring panels.
         first: left and upper margin of the first panel.
         rest: size of the figure beyond its slots.
+        region: outlined in every panel, in fractions of the photo, or None.
     """
     from matplotlib.figure import Figure
 
@@ -364,6 +365,8 @@ def _panels(
         bottom = height - first[1] - row * slot[1] - photo[1]
         box = left / width, bottom / height, photo[0] / width, photo[1] / height
         panels.append(figure.add_axes(box))
+        if region is not None:
+            _outline(panels[-1], region, linestyle=(0, (4, 2)))
     return figure, panels
 
 
@@ -383,18 +386,8 @@ def _outline(axes: "Axes", box: Sequence[float], linestyle="solid") -> None:
     from matplotlib.patches import Rectangle
 
     x0, y0, x1, y1 = box
-    for colour, width in ((_SHADE, 2.6), (_ACCENT, 1.3)):
-        axes.add_patch(
-            Rectangle(
-                (x0, 1 - y1),
-                x1 - x0,
-                y1 - y0,
-                transform=axes.transAxes,
-                fill=False,
-                edgecolor=colour,
-                linewidth=width,
-                linestyle=linestyle,
-                joinstyle="miter",
-                clip_on=False,
-            )
-        )
+    style = {"fill": False, "linestyle": linestyle, "joinstyle": "miter"}
+    style |= {"clip_on": False, "transform": axes.transAxes}
+    for edgecolor, linewidth in ((_SHADE, 2.6), (_ACCENT, 1.3)):
+        style |= {"edgecolor": edgecolor, "linewidth": linewidth}
+        axes.add_patch(Rectangle((x0, 1 - y1), x1 - x0, y1 - y0, **style))

@@ -1,5 +1,7 @@
 """The figure of the heads: its rows, columns and labels."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -38,3 +40,19 @@ def test_each_panel_is_bright_where_its_weight_is_large(weights):
     assert shown[40:, :24].mean() > 2 * shown[:24, 72:].mean()
     even = figure.axes[0].images[0].get_array()
     assert np.ptp(even.astype(float)) == 0
+
+
+def test_labels_of_a_panorama_do_not_overlap(weights):
+    figure = maps_figure(
+        np.zeros((10, 800, 3), np.uint8), WORDS, head_rows(weights, 2, 0)
+    )
+    boxes = [axes.texts[0].get_window_extent() for axes in figure.axes[::3]]
+    for upper, lower in itertools.pairwise(boxes):
+        assert upper.y0 >= lower.y1
+
+
+def test_a_region_is_outlined_in_every_panel(weights):
+    rows, box = head_rows(weights, 2, 0), (0.25, 0.5, 0.75, 1)
+    figure = maps_figure(np.zeros((20, 30, 3), np.uint8), WORDS, rows, region=box)
+    for axes in figure.axes:
+        assert axes.patches[0].get_bbox().bounds == (0.25, 0, 0.5, 0.5)
