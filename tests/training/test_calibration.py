@@ -146,10 +146,18 @@ def test_the_minimum_leaves_out_captions_below_it(prepared, pipeline, captions):
 
 def test_another_minimum_is_not_mixed_into_the_same_file(prepared, pipeline):
     out, photo = prepared / "mixed.jsonl", prepared / "made-up" / "photo-00.png"
-    request = CaptionRequest(min_confidence=0)
+    request = CaptionRequest(min_confidence=1e-6)
     caption_into_file(pipeline, [photo], out, request)
-    with pytest.raises(OutputFileError, match="confidence at least 0"):
+    with pytest.raises(OutputFileError, match="confidence at least 1e-06"):
         caption_into_file(pipeline, [photo], out)
+
+
+def test_a_minimum_of_zero_continues_a_file_without_one(prepared, pipeline):
+    out, photo = prepared / "all.csv", prepared / "made-up" / "photo-00.png"
+    caption_into_file(pipeline, [photo], out, exiftool_columns=True)
+    request = CaptionRequest(min_confidence=0)
+    report = caption_into_file(pipeline, [photo], out, request, exiftool_columns=True)
+    assert (report.written, report.present) == (0, 1)
 
 
 def test_the_screen_counts_and_names_what_is_left_out_also_of_photos_with_captions(
