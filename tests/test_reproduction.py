@@ -23,9 +23,8 @@ RESULTS = TOOL["read_results"]()
 def test_the_page_is_made_from_the_results():
     page = TOOL["page"](CLAIMS, ROWS, RESULTS)
     assert TOOL["PAGE"].read_text("utf-8") == page, "run `make reproduce ARGS=--write`"
-    assert (
-        "jax_training.py read_words_wide --seeds 1\n" in page
-    )  # its other row is an evaluation
+    # Its other row is an evaluation.
+    assert "jax_training.py read_words_wide --seeds 1\n" in page
     assert "jax_training.py read_words_wide_iiit5k" not in page
     assert "reproduction.md" in (ROOT / "mkdocs.yml").read_text("utf-8")
     log = (ROOT / "experiments" / "LOG.md").read_text("utf-8")

@@ -209,6 +209,8 @@ def _generate(
     """
     mapped = data.photos if model.attends else []  # of other models alpha is uniform
     targets, notes = find_targets(mapped, model.encoder_identity, people)
+    if people is not None and not mapped:
+        notes = ("no pointing: the model has no attention",)
     sentences, log_probs, pointing = [], [], {}
     title, count = f"{data.name}, beam {decoding.beam}", len(data.photos)
     with progress_bar(count, "photo", title, shown=progress) as bar:

@@ -122,8 +122,7 @@ def _read_words(model, annotations, captions, steps) -> tuple[np.ndarray, np.nda
     outputs = model({"annotations": annotations, "tokens": _inputs(model, captions)})
     each = np.arange(len(captions)), np.array(steps)
     logits, alpha = (np.asarray(outputs[key])[each] for key in ("logits", "alpha"))
-    encode = model.vocabulary.encode
-    ids = [encode(words)[step] for words, step in zip(captions, steps, strict=True)]
+    ids = [model.vocabulary.encode(w)[t] for w, t in zip(captions, steps, strict=True)]
     return logits[each[0], ids] - np.logaddexp.reduce(logits, axis=1), alpha
 
 

@@ -108,8 +108,7 @@ def make_report(
     statistics = dict(result.statistics)
     if pointing is not None:
         scores |= dict.fromkeys(SCORES)
-        width = max((each.shape[1] for each in pointing.values()), default=0)
-        none = np.zeros((0, width))
+        none = np.zeros((0, max((x.shape[1] for x in pointing.values()), default=0)))
         mentions = [pointing.get(photo.id, none) for photo in photos]
         if any(map(len, mentions)):
             pointed = pointing_statistics(mentions)

@@ -217,15 +217,30 @@ def with_objects(place: Place, captions: dict[str, str], box: list[float]) -> No
     manifest.write_manifest(place.manifest, photos)
 
 
-def test_without_attention_scenes_have_no_regions_or_pointing(place, report):
-    with_objects(place, report.captions, [0, 0, *PHOTO])
+def remove_attention(place: Place) -> None:
+    """Replace the model by one of the mean annotation."""
     model = load_captioner(place.run / "model.keras")
     settings = dataclasses.replace(model.settings, attention="mean")
     arguments = {**model.get_config(), "settings": settings}
     Captioner.from_config(arguments).save(place.run / "model.keras")
+
+
+def test_without_attention_scenes_have_no_regions_or_pointing(place, report):
+    with_objects(place, report.captions, [0, 0, *PHOTO])
+    remove_attention(place)
     found = place.evaluate().scores
     assert not {"region_control", "pointing", "pointing_centre"} & found.keys()
     assert "exact_match" in found
+
+
+def test_boxes_need_attention(place, report):
+    remove_attention(place)
+    boxes = place.work / "people.jsonl"
+    name = next(iter(report.captions))
+    boxes.write_text(json.dumps({"file": name, "people": [[0, 0, 1, 1]]}))
+    again = place.evaluate(boxes=boxes)
+    assert "no pointing: the model has no attention" in again.notes
+    assert "pointing" not in again.scores
 
 
 def test_scenes_also_have_exact_match_and_pointing(place, report, compiled):

@@ -177,15 +177,19 @@ def test_a_model_without_heads_and_captions_without_objects_have_no_note(layered
 
 
 class SeeingModel:
-    """Its logit of each word is the mean annotation; it looks at the last cell."""
+    """At step t its logits are t + 1 times the mean annotation.
+
+    It looks at the last cell where the word before is "red" or "a".
+    """
 
     grid, vocabulary = (2, 2), VOCABULARY
 
     def __call__(self, inputs):
         a, (B, T) = inputs["annotations"], inputs["tokens"].shape
         logits = np.zeros((B, T, len(VOCABULARY)))
-        logits += a.mean(axis=1)[:, None]
-        return {"logits": logits, "alpha": np.tile(np.eye(4)[3], (B, T, 1))}
+        logits += a.mean(axis=1)[:, None] * np.arange(1, T + 1)[:, None]
+        before = np.isin(inputs["tokens"], VOCABULARY.encode(["red", "a"]))
+        return {"logits": logits, "alpha": np.eye(4)[np.where(before, 3, 1)]}
 
 
 class Annotations:
@@ -204,11 +208,11 @@ def test_hidden_locations_are_the_mean_of_the_others(layered, monkeypatch, batch
     values = np.random.default_rng(1).normal(size=(4, 4, len(VOCABULARY)))
     found = hide_places(SeeingModel(), Annotations(values), layered, CAPTIONS, TARGETS)
     assert found.keys() == {"p", "q"}
-    for name, row, word, cell in (("p", 0, "circle", 0), ("q", 3, "star", 3)):
+    for name, row, word, t, cell in (("p", 0, "circle", 2, 0), ("q", 3, "star", 1, 3)):
         (id_,) = VOCABULARY.encode([word])
 
-        def log_p(a, id_=id_):
-            logits = a.mean(axis=0)
+        def log_p(a, id_=id_, t=t):
+            logits = (t + 1) * a.mean(axis=0)
             return logits[id_] - np.log(np.exp(logits).sum())
 
         falls = []
