@@ -66,23 +66,23 @@ DOCUMENTS = [
     *ROOT.glob("docs/**/*.md"),
     *(ROOT / name / "README.md" for name in ("experiments", "benchmarks")),
 ]
-CARDS = sorted((ROOT / "show_attend_tell").rglob("MODEL_CARD.md"))
 EXPERIMENTS = sorted((ROOT / "experiments").glob("*.toml"))
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: str(p.relative_to(ROOT)))
-def test_relative_links_of_documents_exist(path):
+def relative_links(path: Path) -> list[str]:
     targets = re.findall(r"\]\(([^)#]+)\)", path.read_text(encoding="utf-8"))
-    relative = [target for target in targets if "://" not in target]
-    assert [one for one in relative if not (path.parent / one).exists()] == []
+    return [target for target in targets if "://" not in target]
 
 
-def test_the_readme_shows_a_figure_and_is_short():
+def test_relative_links_of_documents_exist():
+    links = [(path, link) for path in DOCUMENTS for link in relative_links(path)]
+    assert [(p, link) for p, link in links if not (p.parent / link).exists()] == []
+
+
+def test_the_readme_begins_with_a_figure():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert "docs/images/sheep-attention.jpg" in "".join(text.splitlines()[:12])
     assert (ROOT / "docs/images/sheep-attention.jpg").stat().st_size < 300_000
-    assert len(text.splitlines()) <= 90
-    assert len(text.split()) <= 700
 
 
 def test_the_paths_of_the_readme_and_the_tests_that_security_names_exist():
@@ -94,12 +94,6 @@ def test_the_paths_of_the_readme_and_the_tests_that_security_names_exist():
     paths = [ROOT / "show_attend_tell" / path for path in paths]
     paths += [ROOT / "tests" / n for n in re.findall(r"`([\w/]+/test_\w+\.py)", text)]
     assert [path for path in paths if not path.exists()] == []
-
-
-def test_the_documents_are_short():
-    written = [path for path in [*DOCUMENTS, *CARDS] if path.name != "reproduction.md"]
-    words = sum(len(path.read_text("utf-8").split()) for path in written)
-    assert words <= 18_000
 
 
 @pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
