@@ -84,7 +84,12 @@ class ModelSettings:
         embedding_width: m. lstm_width: n. attention_width: width of f_att.
         attention_layers: dense layers on the annotations in f_att; tanh between
             them, none after the last (the authors use 2 for COCO).
-        activation: activation of f_att, ``tanh``, the authors'.
+        activation: activation of f_att's hidden layer, and between
+            ``attention_layers``: ``tanh``, the authors', or ``relu``.
+        fast_gradient: whether training runs the steps of
+            :mod:`show_attend_tell.models.lstm.fast_gradient`, whose gradient is written
+            by hand for tanh, and Keras' search computes tanh from exponentials. With
+            false, and with ``relu``, both run ``LstmDecoder.step`` as it is written.
         init_layers: dense layers in each of f_init,c and f_init,h; with 0, c_0 and h_0
             are zero.
         selector: whether there is a gate beta.
@@ -107,7 +112,8 @@ class ModelSettings:
     lstm_width: Positive = 512
     attention_width: Positive = 512
     attention_layers: Annotated[int, Field(ge=1, le=4)] = 1
-    activation: Literal["tanh"] = "tanh"
+    activation: Literal["tanh", "relu"] = "tanh"
+    fast_gradient: bool = True
     init_layers: Annotated[int, Field(ge=0, le=4)] = 1
     selector: bool = True
     prev2out: bool = True
@@ -118,6 +124,11 @@ class ModelSettings:
     channel_dropout: Rate = 0.0
     scale_annotations: bool = False
     initializer: Literal["normal", "glorot"] = "normal"
+
+    @property
+    def has_fast_gradient(self) -> bool:
+        """Whether the gradient written by hand serves these settings."""
+        return self.fast_gradient and self.activation == "tanh"
 
     @property
     def attends(self) -> bool:

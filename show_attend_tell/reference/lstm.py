@@ -16,6 +16,7 @@ l_h, l_b, l_z, l_o, l_o_b         (n, m) .. (m, K)  deep output
 ================================= ================= ===============================
 """
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -36,17 +37,28 @@ def sigmoid(x):
     return 0.5 * (1 + np.tanh(0.5 * x))
 
 
+def relu(x, out=None):
+    """Return max(0, x), element by element."""
+    return np.maximum(x, 0, out=out)
+
+
+# Of f_att, by the values of ``model.activation``.
+ACTIVATIONS = {"tanh": np.tanh, "relu": relu}
+
+
 def read_photo(p: dict, settings, a, grid=None) -> Photo:
-    """Project the annotations (L, D) once; tanh between the layers."""
+    """Project the annotations (L, D) once; the activation is between the layers."""
+    activation = ACTIVATIONS[settings.activation]
     projected = a @ p["w_a_0"] + p["b_a_0"]  # (L, D) -> (L, A)
     for j in range(1, settings.attention_layers):
-        projected = np.tanh(projected) @ p[f"w_a_{j}"] + p[f"b_a_{j}"]
+        projected = activation(projected) @ p[f"w_a_{j}"] + p[f"b_a_{j}"]
     return Photo(a, projected)
 
 
 def start(p: dict, settings, photo: Photo) -> dict:
     """Return c_0 = f_init,c(mean_i a_i) and h_0 = f_init,h(mean_i a_i), (1, n)."""
-    state, last = {}, settings.init_layers - 1
+    state = {}
+    last = settings.init_layers - 1
     mean = photo.a.mean(axis=0, keepdims=True)  # (L, D) -> (1, D)
     if settings.attention == "none":  # the photo is the LSTM's first input
         i, _, o, g = np.split(mean @ p["lstm_z"] + p["lstm_b"], 4, axis=-1)
@@ -57,15 +69,22 @@ def start(p: dict, settings, photo: Photo) -> dict:
         x = mean if settings.init_layers else zero
         for j in range(settings.init_layers):
             x = x @ p[f"init_{part}_w{j}"] + p[f"init_{part}_b{j}"]
-            x = np.tanh(x) if j == last else np.maximum(x, 0)
+            x = np.tanh(x) if j == last else relu(x)
         state[part] = x
     return state
 
 
 def attention_scores(p: dict, settings, photo: Photo, h):
-    """Return e_ti = f_att(a_i, h_{t-1}), Eq. (4), (W, n) -> (W, L)."""
+    """Return e_ti = f_att(a_i, h_{t-1}), Eq. (4), (W, n) -> (W, L).
+
+    Keras computes the same in :func:`models.lstm.attention.attention_scores`, in
+    :func:`models.lstm.attention.tanh_scores` (search) and in
+    :mod:`models.lstm.fast_gradient` (training);
+    ``tests/models/lstm/test_four_attentions.py`` compares the four.
+    """
     hidden = photo.projected + (h @ p["w_h"])[..., None, :]  # (W, L, A)
-    return np.tanh(hidden, out=hidden) @ p["w_att"][:, 0]
+    activation = ACTIVATIONS[settings.activation]
+    return activation(hidden, out=hidden) @ p["w_att"][:, 0]
 
 
 def attend(p: dict, settings, photo: Photo, h, choose: Callable | None = None, bias=0):
@@ -115,7 +134,9 @@ def step(
     p: dict, settings, photo: Photo, words, state: dict, choose=None, bias=0
 ) -> NextWord:
     """Advance hypotheses by one word, y_{t-1} (W,)."""
-    embedded, h, c = p["embedding"][words], state["h"], state["c"]  # (W, m)
+    embedded = p["embedding"][words]  # (W, m)
+    h = state["h"]
+    c = state["c"]
     z_hat, alpha, weights, beta = attend(p, settings, photo, h, choose, bias)
     h, c = lstm(p, embedded, h, c, z_hat)
     logits = deep_output(p, settings, embedded, h, z_hat)
@@ -163,19 +184,23 @@ def read(p: dict, settings, a, words, grid=None, locations=None, bias=None) -> d
         ``logits`` (T, K), ``alpha`` (T, L), ``beta`` (T,), ``h`` and ``c`` (T, n).
     """
     photo = read_photo(p, settings, a)
-    state, steps = start(p, settings, photo), []
+    state = start(p, settings, photo)
+    steps = []
     for t, word in enumerate(words):
         choose = None
         if locations is not None:
-            choose = lambda alpha, s=locations[t]: np.eye(len(a))[None, s]  # noqa: E731
-        out = step(
-            *(p, settings, photo, np.array([word]), state),
-            *(choose, 0 if bias is None else bias[t]),
-        )
+            choose = functools.partial(_given_location, location=locations[t])
+        bias_t = 0 if bias is None else bias[t]
+        out = step(p, settings, photo, np.array([word]), state, choose, bias_t)
         state = out.state
         steps.append((out.logits, out.alpha, out.beta, state["h"], state["c"]))
     fields = map(np.concatenate, zip(*steps, strict=True))  # T of (1, ...) -> (T, ...)
     return dict(zip(("logits", "alpha", "beta", "h", "c"), fields, strict=True))
+
+
+def _given_location(alpha, location: int):
+    """Return the one-hot context weights of a location, (1, L)."""
+    return np.eye(alpha.shape[-1])[None, location]
 
 
 def layout(settings, words: int, width: int) -> list[tuple]:

@@ -1,7 +1,13 @@
 """Compute the LSTM decoder's attention: e, alpha, context phi, gate beta and z_hat.
 
-The Transformer's attention is in :mod:`models.transformer.attention`. Training computes
-the equations below in :mod:`models.lstm.fast_gradient`, an accelerator.
+The Transformer's attention is in :mod:`models.transformer.attention`.
+
+Eq. (4) is written four times: :func:`attention_scores` is the equation itself;
+:mod:`models.lstm.fast_gradient` trains, with a gradient written by hand;
+:func:`tanh_scores` searches; :func:`reference.lstm.attention_scores` captions without
+Keras. ``tests/models/lstm/test_four_attentions.py`` compares them. With
+``model.fast_gradient = false`` training and Keras' search run
+:func:`attention_scores`: change that function to change the method.
 
 One notation for the whole package; sizes: B batch, L locations, D annotation width,
 A attention width, T words, K vocabulary, n LSTM, m embedding, W beam.
@@ -29,6 +35,9 @@ from keras import ops
 
 from show_attend_tell.models.decoding.sampling import sample_index
 
+# Of f_att, by the values of ``model.activation``.
+ACTIVATIONS = {"tanh": ops.tanh, "relu": ops.relu}
+
 _LIMIT = 43.0  # exp(2 * 43) and its inverse are finite in float32
 
 
@@ -49,6 +58,7 @@ def attend(
     beta_logit=None,
     select_weights: Callable | None = None,
     bias=None,
+    activation: str = "tanh",
 ) -> Attention:
     """Compute one step of attention, Eq. (4)-(6), and gate it, Sec. 4.2.1.
 
@@ -65,8 +75,9 @@ def attend(
             None averages by alpha itself, as soft attention does.
         bias: added to e, of its shape, see :func:`reference.lstm.region_bias`; None
             adds nothing.
+        activation: of f_att, ``tanh`` or ``relu``.
     """
-    e = attention_scores(projected, state, w_att)  # (B, L) or (B, W, L)
+    e = attention_scores(projected, state, w_att, activation)  # (B, L) or (B, W, L)
     if bias is not None:
         e = e + ops.cast(bias, e.dtype)
     alpha = attention_weights(e)
@@ -97,6 +108,11 @@ def exp_twice(value):
 def tanh_scores(exp_projected, state, w_att):
     """Return the scores of Eq. (4) less a constant, e_ti - w_att . 1, (..., L).
 
+    One of four forms of Eq. (4), see the module docstring: the others are
+    :func:`attention_scores`, :mod:`models.lstm.fast_gradient` and
+    :func:`reference.lstm.attention_scores`;
+    ``tests/models/lstm/test_four_attentions.py`` compares them.
+
     With r = 1 / (1 + exp(2P) exp(2s)) it is -2 r . w_att, as tanh(P + s) = 1 - 2r; a
     term equal for all locations cancels in the softmax. exp(2P) is computed once per
     photo, exp(2s) once per step, where tanh would be computed for every location.
@@ -109,29 +125,34 @@ def tanh_scores(exp_projected, state, w_att):
     return ops.squeeze(ops.matmul(r, ops.expand_dims(-2 * w_att, -1)), -1)
 
 
-def attention_scores(projected, state, w_att):
+def attention_scores(projected, state, w_att, activation: str = "tanh"):
     """Score every location: e_ti = w_att . tanh(W_a a_i + W_h h_{t-1} + b), Eq. (4).
 
-    The tanh is the authors'. Training computes the same scores in
-    :mod:`models.lstm.fast_gradient`, whose gradient is written by hand.
+    The tanh is the authors'. Training and search run this function with
+    ``model.fast_gradient = false`` only. Otherwise training runs
+    :mod:`models.lstm.fast_gradient` and search :func:`tanh_scores`; captions without
+    Keras come from :func:`reference.lstm.attention_scores`.
+    ``tests/models/lstm/test_four_attentions.py`` compares the four.
 
     Args:
         projected: W_a a + b, (B, L, A), computed once per photo; or its
             ExponentialProjection, which gives the scores of :func:`tanh_scores`.
         state: W_h h_{t-1}, (B, A), or (B, W, A) for the hypotheses of a beam.
         w_att: (A,).
+        activation: ``tanh``, or ``relu``, which has no ExponentialProjection.
 
     Returns:
         e of shape (B, L) or (B, W, L).
     """
     is_exponential = isinstance(projected, ExponentialProjection)
-    projected = projected.values if is_exponential else projected
+    if is_exponential:
+        projected = projected.values
     if len(state.shape) == 3:
         projected = ops.expand_dims(projected, 1)  # (B, L, A) -> (B, 1, L, A)
     if is_exponential:
         return tanh_scores(projected, state, w_att)
     state = ops.expand_dims(state, -2)  # (..., A) -> (..., 1, A)
-    hidden = ops.tanh(projected + state)  # (..., L, A)
+    hidden = ACTIVATIONS[activation](projected + state)  # (..., L, A)
     # (..., L, A) @ (A, 1) -> (..., L)
     return ops.squeeze(ops.matmul(hidden, ops.expand_dims(w_att, -1)), -1)
 

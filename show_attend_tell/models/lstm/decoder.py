@@ -1,7 +1,8 @@
 """Read and write captions with the paper's decoder.
 
-A step is attention, gate, LSTM and deep output. Training runs the steps of
-:mod:`models.lstm.fast_gradient`, which computes the same numbers faster.
+A step is attention, gate, LSTM and deep output, :meth:`LstmDecoder.step`. Training runs
+the steps of :mod:`models.lstm.fast_gradient`, which computes the same numbers faster,
+unless ``model.fast_gradient`` is false.
 ``_get_initial_lstm`` and ``_project_features`` have the names of the reference
 implementation.
 
@@ -23,6 +24,7 @@ from show_attend_tell.models.decoder_interface import (
 )
 from show_attend_tell.models.lstm import fast_gradient
 from show_attend_tell.models.lstm.attention import (
+    ACTIVATIONS,
     ExponentialProjection,
     attend,
     exp_twice,
@@ -35,7 +37,7 @@ class LstmMemory(NamedTuple):
     """The tensors that the LSTM reads at every step."""
 
     annotations: object  # a, (P, L, D)
-    projected: object  # W_a a + b, (P, L, A); in a search ExponentialProjection
+    projected: object  # W_a a + b, (P, L, A), or its ExponentialProjection
     kernel: object = None  # in a search, see LstmDecoder.state_kernel
     word_gates: object = None  # gates of all words, (K, 4n); None: compute each
 
@@ -56,10 +58,12 @@ class LstmDecoder(MatrixLayer):
         self, settings, vocabulary_size, annotation_width, grid=(), seed=0, **kwargs
     ):
         super().__init__(**kwargs)
-        self.settings, self.dropout = settings, settings.dropout
+        self.settings = settings
+        self.dropout = settings.dropout
         self.vocabulary_size = vocabulary_size
         self.annotation_width = annotation_width
-        self.seed, self._seeds = seed, itertools.count(seed * 1000)
+        self.seed = seed
+        self._seeds = itertools.count(seed * 1000)
         self._create_weights()
         self.built = True
 
@@ -67,8 +71,12 @@ class LstmDecoder(MatrixLayer):
         return self.matrix(name, rows, columns, self._seeds, self.settings.initializer)
 
     def _create_weights(self):
-        s, D, K = self.settings, self.annotation_width, self.vocabulary_size
-        m, n, A = s.embedding_width, s.lstm_width, s.attention_width
+        s = self.settings
+        D = self.annotation_width
+        K = self.vocabulary_size
+        m = s.embedding_width
+        n = s.lstm_width
+        A = s.attention_width
         # Saved models have these names in this order.
         self.embedding = self._matrix("embedding", K, m)
         # f_att: layers on the annotations, on h, and to a score
@@ -90,13 +98,17 @@ class LstmDecoder(MatrixLayer):
             name="lstm_h",
         )
         self.lstm_b = self.bias("lstm_b", 4 * n)
-        parts = "" if s.attention == "none" else "hc"
-        self.init = {part: self._mlp(f"init_{part}", D, n) for part in parts}
+        self.init = {}
+        if s.attention != "none":
+            self.init["h"] = self._mlp("init_h", D, n)
+            self.init["c"] = self._mlp("init_c", D, n)
         # deep output
-        self.l_h, self.l_b = self._matrix("l_h", n, m), self.bias("l_b", m)
+        self.l_h = self._matrix("l_h", n, m)
+        self.l_b = self.bias("l_b", m)
         if s.ctx2out:
             self.l_z = self._matrix("l_z", D, m)
-        self.l_o, self.l_o_b = self._matrix("l_o", m, K), self.bias("l_o_b", K)
+        self.l_o = self._matrix("l_o", m, K)
+        self.l_o_b = self.bias("l_o_b", K)
 
     def _mlp(self, name, D, n):
         """Add f_init: hidden layers of width D, the last of width n."""
@@ -108,9 +120,10 @@ class LstmDecoder(MatrixLayer):
 
     def _project_features(self, annotations, precision="float32"):
         """Return W_a a_i + b, (B, L, D) -> (B, L, A), once per photo."""
+        activation = ACTIVATIONS[self.settings.activation]
         projected = annotations
         for j, (w, b) in enumerate(zip(self.w_a, self.b_a, strict=True)):
-            layer = projected if j == 0 else ops.tanh(projected)  # tanh between layers
+            layer = projected if j == 0 else activation(projected)  # between layers
             projected = product(layer, w, precision) + b  # (B, L, D or A) -> (B, L, A)
         return projected
 
@@ -180,7 +193,8 @@ class LstmDecoder(MatrixLayer):
         Returns:
             h and c, of the same shapes, and the :class:`Attention`.
         """
-        A, n = self.settings.attention_width, c.shape[-1]
+        A = self.settings.attention_width
+        n = c.shape[-1]
         products = ops.matmul(h, memory.kernel)  # (..., n) -> (..., A + 4n + 1)
         beta_logit = None
         if self.settings.selector:
@@ -192,7 +206,8 @@ class LstmDecoder(MatrixLayer):
             ops.reshape(self.w_att, (-1,)),  # (A, 1) -> (A,)
             beta_logit,
             select_weights,
-            bias,
+            bias=bias,
+            activation=self.settings.activation,
         )
         gates = word_gates + products[..., A : A + 4 * n]  # (..., 4n)
         gates = gates + ops.matmul(attention.z_hat, self.lstm_z)
@@ -203,6 +218,10 @@ class LstmDecoder(MatrixLayer):
         self, word_gates, h, c, annotations, projected, compile_fn=None, selection=SOFT
     ):
         """Run :meth:`step` over given words, see :func:`fast_gradient.unroll`."""
+        if not self.settings.has_fast_gradient:
+            return self._unroll_by_autodiff(
+                word_gates, h, c, annotations, projected, selection
+            )
         # Reshaped to tensors: a custom gradient must not be given variables.
         w_att = ops.reshape(self.w_att, (-1,))  # (A, 1) -> (A,)
         lstm_z = ops.reshape(self.lstm_z, self.lstm_z.shape)
@@ -213,6 +232,21 @@ class LstmDecoder(MatrixLayer):
         a = self._seen(annotations)
         weights = (a, projected, kernel, w_att, lstm_z, b_beta)
         return fast_gradient.unroll(word_gates, h, c, weights, compile_fn, selection)
+
+    def _unroll_by_autodiff(self, word_gates, h, c, annotations, projected, selection):
+        """Return what :meth:`unroll` returns, with the gradient of autodiff."""
+        memory = LstmMemory(annotations, projected, self.state_kernel())
+        steps = []
+        for t in range(word_gates.shape[1]):
+            inputs = [x[:, t] for x in selection.inputs]  # (B, T, ...) -> (B, ...)
+
+            def select_weights(alpha, inputs=inputs):
+                return selection.function(alpha, *inputs)[0]
+
+            h, c, attention = self.step(word_gates[:, t], h, c, memory, select_weights)
+            steps.append((h, *attention))
+        # T of (B, ...) -> (B, T, ...)
+        return tuple(ops.stack(fields, axis=1) for fields in zip(*steps, strict=True))
 
     def readout(self, embedded, h, z_hat, dropout, precision="float32"):
         """Return the logits of the deep output, Eq. (7), (..., K).
@@ -243,15 +277,18 @@ class LstmDecoder(MatrixLayer):
         self, tokens, memory, dropouts, parts=WHOLE, selection=SOFT, samples=1
     ) -> dict:
         """Read the words of captions, see :meth:`Captioner.teacher_force`."""
-        a, projected = memory.annotations, memory.projected
+        a = memory.annotations
+        projected = memory.projected
         c, h = self._get_initial_lstm(a, dropouts)  # (B, L, D) -> (B, n)
         embedded = dropouts.words(self.embed(tokens))  # (B, T) -> (B, T, m)
         gates = self.word_gates(embedded, parts.precision)  # (B, T, 4n)
         if samples > 1:  # (B, ...) -> (R, ...)
-            a, projected, c, h, embedded, gates = (
-                ops.repeat(x, samples, axis=0)
-                for x in (a, projected, c, h, embedded, gates)
-            )
+            a = ops.repeat(a, samples, axis=0)
+            projected = ops.repeat(projected, samples, axis=0)
+            c = ops.repeat(c, samples, axis=0)
+            h = ops.repeat(h, samples, axis=0)
+            embedded = ops.repeat(embedded, samples, axis=0)
+            gates = ops.repeat(gates, samples, axis=0)
         # (R, T, n), (R, T, D), twice (R, T, L), (R, T)
         h, z_hat, alpha, context_weights, beta = self.unroll(
             gates, h, c, a, projected, parts.compile_fn, selection
@@ -270,7 +307,8 @@ class LstmDecoder(MatrixLayer):
     def search_memory(self, annotations, words: int | None) -> LstmMemory:
         """Project photos, (B, L, D), and all words if that is less work."""
         projected = self._project_features(annotations)
-        projected = ExponentialProjection(exp_twice(projected))
+        if self.settings.has_fast_gradient:
+            projected = ExponentialProjection(exp_twice(projected))
         word_gates = None
         if words is not None and words > self.vocabulary_size:
             word_gates = self.word_gates(ops.convert_to_tensor(self.embedding))

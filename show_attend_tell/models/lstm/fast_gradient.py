@@ -3,7 +3,12 @@
 This module adds no equation. It differentiates Eq. (4)-(6) and the gate of
 :mod:`models.lstm.attention`, and the gated cell of :mod:`models.lstm.cell`, as
 :meth:`models.lstm.decoder.LstmDecoder.step` joins them;
-``tests/models/lstm/test_fast_gradient.py`` compares it with autodiff of that method.
+``tests/models/lstm/test_fast_gradient.py`` compares it with autodiff of that method,
+and ``tests/models/lstm/test_four_attentions.py`` with the three other forms of Eq. (4),
+:func:`models.lstm.attention.attention_scores`,
+:func:`models.lstm.attention.tanh_scores` and :func:`reference.lstm.attention_scores`.
+``model.fast_gradient = false`` trains without this module.
+
 Autodiff keeps the (B, L, A) hidden layer of f_att for each of the T words, makes a
 cotangent as large for each and adds T gradients of every matrix. This module computes
 the hidden layer again and sums over words once, after the loop.
@@ -149,7 +154,9 @@ def unroll(
 
 
 def _compiled(function, compile_fn):
-    return function if compile_fn is None else compile_fn(function)
+    if compile_fn is None:
+        return function
+    return compile_fn(function)
 
 
 def _forward(compile_fn, selection, words, constants):
@@ -164,7 +171,8 @@ def _forward(compile_fn, selection, words, constants):
     (h, _), saved = _scan(step, (h, c), rows, constants, compile_fn)
     saved = Saved(*saved)  # every field (T, B, ...)
     h = ops.concatenate([saved.h[1:], h[None]], 0)  # h_0 .. h_{T-1} -> h_1 .. h_T
-    z_hat, beta = saved.beta * saved.z, saved.beta[..., 0]  # (T, B, D), (T, B)
+    z_hat = saved.beta * saved.z  # (T, B, D)
+    beta = saved.beta[..., 0]  # (T, B)
     outputs = (h, z_hat, saved.alpha, saved.context_weights, beta)
     return tuple(map(_swap_batch_and_time, outputs)), saved
 
@@ -190,18 +198,25 @@ def _scan(step, carry, rows, constants, compile_fn, reverse=False):
         return tuple(x[t] for x in rows)
 
     if compile_fn is not None:
-        step, outputs = compile_fn(step), [None] * T
-        for t in reversed(range(T)) if reverse else range(T):
-            carry, outputs[t] = step(carry, row_at(t), constants)
+        compiled_step = compile_fn(step)
+        order = range(T)
+        if reverse:
+            order = reversed(order)
+        outputs = [None] * T
+        for t in order:
+            carry, outputs[t] = compiled_step(carry, row_at(t), constants)
         return carry, tuple(map(ops.stack, zip(*outputs, strict=True)))
+
+    def write_row(output, t, row):
+        start = (t, *(0 for _ in row.shape))
+        return ops.slice_update(output, start, row[None])
 
     def body(k, loop):
         carry, outputs = loop
         t = T - 1 - k if reverse else k
         carry, tensors = step(carry, row_at(t), constants)
-        places = [(t, *(0 for _ in x.shape)) for x in tensors]
-        at_t = zip(outputs, places, tensors, strict=True)
-        return carry, tuple(ops.slice_update(y, at, x[None]) for y, at, x in at_t)
+        pairs = zip(outputs, tensors, strict=True)
+        return carry, tuple(write_row(output, t, row) for output, row in pairs)
 
     shapes = step(carry, row_at(0), constants)[1]
     outputs = tuple(ops.zeros((T, *ops.shape(x)), x.dtype) for x in shapes)
@@ -235,10 +250,15 @@ def _step(select, carry, row, constants):
     Returns:
         The next carry, and :class:`Saved` of the step.
     """
-    (h, c), (word_gates, *inputs), (exp_projected, weights) = carry, row, constants
-    A, n = weights.w_att.shape[0], c.shape[-1]
+    h, c = carry
+    word_gates, *inputs = row
+    exp_projected, weights = constants
+    A = weights.w_att.shape[0]
+    n = c.shape[-1]
     products = ops.matmul(h, weights.kernel)  # (B, n) -> (B, A + 4n + 1)
-    s, u, v = products[:, :A], products[:, A : A + 4 * n], products[:, A + 4 * n :]
+    s = products[:, :A]
+    u = products[:, A : A + 4 * n]
+    v = products[:, A + 4 * n :]
     alpha = attention_weights(tanh_scores(exp_projected, s, weights.w_att))  # (B, L)
     context_weights, share = select(alpha, *inputs)  # (B, L), (B, 1)
     z = context(weights.annotations, context_weights)  # (B, L, D) -> (B, D)
@@ -247,7 +267,9 @@ def _step(select, carry, row, constants):
     else:
         beta = ops.ones_like(alpha[:, :1])
     gates = word_gates + u + ops.matmul(beta * z, weights.lstm_z)  # (B, 4n)
-    i, f, o = (ops.sigmoid(gates[:, k * n : (k + 1) * n]) for k in range(3))  # (B, n)
+    i = ops.sigmoid(gates[:, :n])  # (B, n)
+    f = ops.sigmoid(gates[:, n : 2 * n])
+    o = ops.sigmoid(gates[:, 2 * n : 3 * n])
     g = ops.tanh(gates[:, 3 * n :])
     new_c = f * c + i * g
     tanh_c = ops.tanh(new_c)
@@ -268,15 +290,22 @@ def _step_backward(carry, row, constants):
     Returns:
         dh_{t-1} and dc_{t-1}; and [ds, du, dv] (B, A + 4n + 1), dz (B, D), de (B, L).
     """
-    (dh, dc), (exp_projected, weights, kernel_t) = carry, constants
-    saved, (dh_out, dz_hat, dalpha, dl, dbeta) = Saved(*row[:-5]), row[-5:]
-    dh, dbeta = dh + dh_out, dbeta[:, None]  # (B, n), (B,) -> (B, 1)
+    dh, dc = carry
+    exp_projected, weights, kernel_t = constants
+    saved = Saved(*row[:-5])
+    dh_out, dz_hat, dalpha, dl, dbeta = row[-5:]
+    dh = dh + dh_out  # (B, n)
+    dbeta = dbeta[:, None]  # (B,) -> (B, 1)
     i, f, o, g, tanh_c = ops.split(saved.gates, 5, -1)  # (B, 5n) -> five of (B, n)
     # LSTM
+    do = dh * tanh_c
     dc = dc + dh * o * (1 - tanh_c**2)
-    di, df, do, dg = dc * g, dc * saved.c, dh * tanh_c, dc * i
-    du = (di * i * (1 - i), df * f * (1 - f), do * o * (1 - o), dg * (1 - g**2))
-    du = ops.concatenate(du, -1)  # (B, 4n)
+    di = dc * g
+    df = dc * saved.c
+    dg = dc * i
+    before_sigmoid = [di * i * (1 - i), df * f * (1 - f), do * o * (1 - o)]
+    before_tanh = dg * (1 - g**2)
+    du = ops.concatenate([*before_sigmoid, before_tanh], -1)  # (B, 4n)
     # gate of the context
     dz_hat = dz_hat + ops.matmul(du, ops.transpose(weights.lstm_z))  # (B, 4n) -> (B, D)
     dv = dbeta + ops.sum(dz_hat * saved.z, -1, keepdims=True)  # (B, D) -> (B, 1)
@@ -301,6 +330,7 @@ def _slope_sum(exp_projected, exp_state, de):
     r in registers, where as an operand of a product it would be stored, (B, L, A).
     """
     L, A = exp_projected.shape[1:]
+    # The largest number of parts, up to 7, that divides L evenly.
     parts = next(k for k in range(7, 0, -1) if L % k == 0)
     # (B, L, A) -> (B, parts, L / parts, A), and (B, L) -> (B, parts, L / parts, 1)
     exp_projected = ops.reshape(exp_projected, (-1, parts, L // parts, A))
@@ -319,10 +349,12 @@ def _backward(compile_fn, steps, constants, upstream):
     of the outputs of :func:`unroll`, (B, T, ...).
     """
     exp_projected, weights = constants
-    A, n = weights.w_att.shape[0], steps.c.shape[-1]
+    A = weights.w_att.shape[0]
+    n = steps.c.shape[-1]
     rows = (*steps, *map(_swap_batch_and_time, upstream))  # (T, B, ...)
-    carry = ops.zeros_like(steps.h[0]), ops.zeros_like(steps.c[0])  # (B, n)
-    constants = *constants, ops.transpose(weights.kernel)  # (A + 4n + 1, n)
+    carry = (ops.zeros_like(steps.h[0]), ops.zeros_like(steps.c[0]))  # (B, n)
+    kernel_t = ops.transpose(weights.kernel)  # (A + 4n + 1, n)
+    constants = (exp_projected, weights, kernel_t)
     (dh, dc), (dproducts, dz, de) = _scan(
         _step_backward, carry, rows, constants, compile_fn, reverse=True
     )
@@ -355,7 +387,8 @@ def _attention_gradients(states, exp_projected, w_att, des):
         w_att: w, (A,).
         des: de of all steps, (T, B, L).
     """
-    dprojected, dw = 0.0, 0.0
+    dprojected = 0.0
+    dw = 0.0
     inverse = 1 / exp_projected  # exp(-2P)
     for t in range(states.shape[0]):
         de = ops.expand_dims(des[t], -1)  # (B, L) -> (B, L, 1)

@@ -71,9 +71,9 @@ def test_regions_share_one_graph_and_other_captions_have_none(
 
         return compiled(traced, *arguments)
 
-    def watched(*arguments):
-        biased.append(arguments[-1] is not None)
-        return attend(*arguments)
+    def watched(*arguments, bias, **options):
+        biased.append(bias is not None)
+        return attend(*arguments, bias=bias, **options)
 
     monkeypatch.setattr(generator, "compiled", counted)
     monkeypatch.setattr(decoder, "attend", watched)
