@@ -5,6 +5,7 @@ import dataclasses
 import functools
 import itertools
 import logging
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from show_attend_tell.data import manifest
 from show_attend_tell.data.features import FeatureReader, feature_path
 from show_attend_tell.data.manifest import Photo
 from show_attend_tell.data.preprocessing import load_photo
-from show_attend_tell.data.shard_store import require_url, shards_folder
+from show_attend_tell.data.shard_store import feature_set, require_url, shards_folder
 from show_attend_tell.data.splits import data_folders
 from show_attend_tell.models.encoder.network import Encoder
 from show_attend_tell.runtime.errors import FeatureError, PhotoError, plural
@@ -40,7 +41,7 @@ class FeatureReport:
 
     path: Path  # the file or the folder of shards
     photos: int
-    extracted: int  # photos that this run encoded; the others were present
+    extracted: int  # photos whose features this run has added
     seconds: float  # duration of this run's extraction
     size: int  # bytes of the set
     dense_size: int  # bytes of its values without compression
@@ -49,9 +50,11 @@ class FeatureReport:
     def lines(self) -> list[str]:
         """Return the report as lines to print, the unreadable photos at the end."""
         rate = f"{self.extracted} new, {self.extracted / self.seconds:.1f} photos/s"
+        photos = plural(self.photos, "photo")
+        if self.unreadable:
+            photos = f"{self.photos - len(self.unreadable):,} of {photos}"
         return [
-            f"{self.path}: {plural(self.photos, 'photo')} "
-            f"({rate if self.extracted else 'all already present'}), "
+            f"{self.path}: {photos} ({rate if self.extracted else 'none new'}), "
             f"{format_bytes(self.size)}, "
             f"{self.size / self.dense_size:.0%} of dense float16",
             *(f"unreadable: {reason}" for reason in self.unreadable.values()),
@@ -73,6 +76,7 @@ def extract(
 
     After an interruption the next call resumes, and the files have the same bytes.
     Features that exist as a file or as shards, complete or not, keep their form.
+    Photos that could not be read are tried again by every call.
 
     Args:
         experiment: the experiment; its data sets and ``encoder`` are used. With
@@ -94,8 +98,9 @@ def extract(
 
     Raises:
         EncoderError: the encoder cannot be built.
-        FeatureError: existing features belong to another encoder or to other photos,
-            another extraction is running, or the disk is too small.
+        FeatureError: no photo can be read, or with `overwrite` a photo that has
+            features is absent; existing features belong to another encoder or to other
+            photos, another extraction is running, or the disk is too small.
         ManifestError: a manifest is absent or malformed.
     """
     store = None if store is None else require_url(store)
@@ -124,6 +129,9 @@ def extract(
     encoder = Encoder(settings)
     encoder.expect(sum(len(photos) for _, photos, mirror in jobs if not mirror))
     write_shards, files = write_shards or write_shards_here, []
+    if overwrite:
+        for path, photos, _ in jobs:
+            _require_replaceable(path, photos)
     for path, photos, mirror in jobs:
         url = store and f"{store}/{path.parent.name}/{shards_folder(path).name}"
         ids = [photo.id for photo in photos]
@@ -132,6 +140,49 @@ def extract(
         )
         files.append(_extract_set(encoder, writer, photos, write_shards, progress))
     return files
+
+
+def _is_readable(photo: Photo) -> bool:
+    try:
+        load_photo(photo.path)
+    except PhotoError:
+        return False
+    return True
+
+
+def _require_readable(path: Path, photos: Sequence[Photo]) -> None:
+    """Raise a FeatureError if none of the photos can be read."""
+    reason = ""
+    for photo in photos:
+        try:
+            load_photo(photo.path)
+            return
+        except PhotoError as error:
+            reason = reason or str(error)
+    raise FeatureError(
+        f"{path}: none of {plural(len(photos), 'photo')} can be read, the first fault: "
+        f"{reason}; mount the drive or restore the folder of the photos, or run "
+        "`prepare` again if they have moved"
+    )
+
+
+def _require_replaceable(path: Path, photos: Sequence[Photo]) -> None:
+    """Raise a FeatureError if features would be lost that cannot be extracted again."""
+    if not feature_set(path).exists():
+        return
+    _require_readable(path, photos)
+    try:
+        with FeatureReader(path) as reader:
+            present = reader.rows
+    except FeatureError:  # damaged features are worth nothing
+        return
+    lost = [p for p in photos if p.id in present and not os.path.exists(p.path)]
+    if lost:
+        raise FeatureError(
+            f"{path}: has features of {plural(len(lost), 'photo')} whose files are "
+            f"absent now, the first is {lost[0].path}; mount the drive or restore the "
+            "files, or run `prepare` again and delete the features to do without them"
+        )
 
 
 def _extract_set(
@@ -144,10 +195,16 @@ def _extract_set(
     """Write one feature set unless it is complete."""
     L = encoder.grid[0] * encoder.grid[1]
     dense_size = len(photos) * L * encoder.width * _FLOAT16
-    start, extracted = time.perf_counter(), 0
+    start = time.perf_counter()
+    tried: set[str] = set()  # ids of photos that this run reads
     with writer:
-        if not writer.complete:
-            extracted = sum(len(writer.rows(number)) for number in writer.missing)
+        if writer.complete:
+            tried = _extract_unreadable(encoder, writer, photos, write_shards, progress)
+        else:
+            rows = [row for number in writer.missing for row in writer.rows(number)]
+            tried = {photos[row].id for row in rows}
+            if rows:
+                _require_readable(writer.path, [photos[row] for row in rows])
             _logger.info(
                 "%s: %d photos, at most %s before compression; %s free",
                 writer.path,
@@ -163,12 +220,87 @@ def _extract_set(
         return FeatureReport(
             path=writer.path,
             photos=len(photos),
-            extracted=extracted,
+            extracted=len(tried - reader.problems.keys()),
             seconds=seconds,
             size=size,
             dense_size=dense_size,
             unreadable=reader.problems,
         )
+
+
+def _extract_unreadable(
+    encoder: Encoder,
+    writer: FeatureWriter,
+    photos: list[Photo],
+    write_shards: Callable,
+    progress: bool,
+) -> set[str]:
+    """Add to a complete set the photos that could not be read before and can be now.
+
+    Returns:
+        The ids of these photos.
+
+    Raises:
+        FeatureError: the set has no features, and still no photo can be read.
+    """
+    with FeatureReader(writer.path) as present:
+        if not present.rows:
+            _require_readable(writer.path, photos)
+        rows = {
+            row
+            for row, photo in enumerate(photos)
+            if photo.id in present.problems and _is_readable(photo)
+        }
+        if not rows:
+            return set()
+        writer.reopen(rows)
+        empty = []  # shards without features, which are extracted as usual
+        for number in writer.missing:
+            if any(photos[row].id in present.rows for row in writer.rows(number)):
+                _complete_shard(encoder, writer, photos, present, number, rows)
+            else:
+                empty.append(number)
+    writer.missing = empty
+    if empty:
+        write_shards(encoder, writer, photos, progress)
+    writer.finish()
+    return {photos[row].id for row in rows}
+
+
+def _complete_shard(
+    encoder: Encoder,
+    writer: FeatureWriter,
+    photos: list[Photo],
+    present: FeatureReader,
+    number: int,
+    readable: set[int],
+) -> None:
+    """Write a shard from its present features and those of newly readable photos.
+
+    Args:
+        encoder: computes the features.
+        writer: writes the shard.
+        photos: the photo of each row.
+        present: reader of the complete set.
+        number: the shard.
+        readable: rows of the photos to encode.
+    """
+    rows = writer.rows(number)
+    reasons = [present.problems.get(photos[row].id, "") for row in rows]
+    features = np.zeros((len(rows), *present.shape[1:]), np.float16)
+    kept = [row for row in rows if photos[row].id in present.rows]
+    features[np.array(kept) - rows.start] = present.read(kept)
+    new = [row for row in rows if row in readable]
+    if new:
+        paths = [photos[row].path for row in new]
+        threads = min(8, usable_cores())
+        decoded = decoded_photos(encoder, paths, writer.mirrored, threads)
+        with contextlib.closing(decoded):
+            encoded, problems = encode_photos(encoder, decoded)
+        for row, annotations, problem in zip(new, encoded, problems, strict=True):
+            features[row - rows.start] = annotations
+            reasons[row - rows.start] = problem
+    writer.shard(number).write(features, reasons)
 
 
 def write_shards_here(

@@ -14,7 +14,7 @@ import hashlib
 import json
 import os
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -238,6 +238,23 @@ class FeatureWriter:
 
     def _refuse(self, reason: str) -> NoReturn:
         raise FeatureError(f"{self.path}: {reason}; {_REMEDY}")
+
+    def reopen(self, rows: Iterable[int]) -> None:
+        """Make shards of a complete set missing, so that they are written again.
+
+        A set of one file needs all shards again and stays as it is until
+        :meth:`finish` replaces it: an interruption leaves the old file.
+
+        Args:
+            rows: rows whose shards are written again.
+        """
+        self.complete = False
+        if self._joins:
+            self._begin(json.dumps(self._header(), indent=1).encode())
+            self.missing = list(self._numbers)
+        else:
+            self._result.unlink()  # `finish` writes it again
+            self.missing = sorted({row // self.shard_rows for row in rows})
 
     def rows(self, number: int) -> range:
         """Return the rows of a shard."""

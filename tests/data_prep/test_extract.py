@@ -1,6 +1,7 @@
 """Test extraction from the manifest to the feature file, with interruptions."""
 
 import logging
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -102,10 +103,12 @@ def test_features_are_clipped_to_the_range_of_float16_and_unreadable_photos_are_
 def test_every_photo_in_a_split_gets_its_features_and_is_counted(work, report):
     path, first = work / "tiny" / f"{NAME}.h5", report[0]
     assert (first.path, first.size) == (path, path.stat().st_size)
-    assert first.photos == first.extracted == TRAIN + VAL
+    assert first.photos == TRAIN + VAL
+    assert first.extracted == TRAIN + VAL - 2
     assert first.dense_size == (TRAIN + VAL) * 4 * 64 * 2
     assert first.seconds > 0
-    assert f"{TRAIN + VAL} new" in first.lines()[0]
+    total = TRAIN + VAL
+    assert f"{total - 2} of {total} photos ({total - 2} new" in first.lines()[0]
     with FeatureReader(path) as reader:
         assert reader.shape == (TRAIN + VAL, 4, 64)
         assert len(reader.rows) == TRAIN + VAL - 2
@@ -115,7 +118,7 @@ def test_every_photo_in_a_split_gets_its_features_and_is_counted(work, report):
 
 def test_mirrored_photos_have_a_file_for_each_split(work, report):
     again = run(work, mirror=True, mirror_splits=("val",))
-    assert [file.extracted for file in again] == [0, 0, VAL]
+    assert [file.extracted for file in again] == [0, 0, VAL - 1]
     for split, first, count in (("", 9, TRAIN), ("-val", TRAIN, VAL)):
         path = work / "tiny" / f"{NAME}.mirror{split}.h5"
         with FeatureReader(path) as reader:
@@ -168,3 +171,97 @@ def test_the_size_is_logged_once_and_the_progress_bar_shows_the_rate(
     with caplog.at_level(logging.INFO, logger="data_prep.extract"):
         run(tmp_path)
     assert "before compression" not in caplog.text
+
+
+def photos_away(work: Path):
+    """Rename the folder of the photos; return a function that renames it back."""
+    folder, away = work / "tiny" / "photos", work / "away"
+    folder.rename(away)
+    return lambda: away.rename(folder)
+
+
+def test_without_a_readable_photo_nothing_is_written(tmp_path):
+    prepare(tmp_path)
+    come_back = photos_away(tmp_path)
+    for options in ({}, {"overwrite": True}, {"shards": True}):
+        with pytest.raises(FeatureError, match="none of 79 photos can be read") as e:
+            run(tmp_path, **options)
+        assert "\n" not in str(e.value)
+        assert "photos/0.png: no such photo" in str(e.value)
+    assert not list((tmp_path / "tiny").glob("*.h5"))
+    come_back()
+    assert run(tmp_path)[0].extracted == TRAIN + VAL - 2
+
+
+def test_overwriting_keeps_features_whose_photos_are_absent(tmp_path, work, report):
+    shutil.copytree(work, tmp_path, dirs_exist_ok=True)
+    path = tmp_path / "tiny" / f"{NAME}.h5"
+    before = path.read_bytes()
+    (tmp_path / "tiny" / "photos" / "0.png").unlink()
+    with pytest.raises(FeatureError, match="features of 1 photo whose files are abs"):
+        run(tmp_path, mirror=True, overwrite=True)
+    photos_away(tmp_path)
+    with pytest.raises(FeatureError, match="none of 79 photos can be read"):
+        run(tmp_path, mirror=True, overwrite=True)
+    assert path.read_bytes() == before
+    assert run(tmp_path)[0].extracted == 0  # not needed for features that are present
+
+
+@pytest.mark.parametrize("shards", [False, True], ids=["file", "folder"])
+def test_unreadable_photos_are_tried_again(tmp_path, shards):
+    photos = prepare(tmp_path)
+    folder = tmp_path / "tiny" / "photos"
+    whole = (folder / "0.png").read_bytes()
+    first = run(tmp_path, shards=shards)[0]
+    with FeatureReader(first.path) as reader:
+        kept = [name for name in reader.image_ids if name in reader.rows]
+        before = reader.read([reader.rows[name] for name in kept])
+    assert run(tmp_path)[0].extracted == 0
+    (folder / photos[ABSENT].id).write_bytes(whole)
+    again = run(tmp_path)[0]
+    assert (again.extracted, list(again.unreadable)) == (1, [f"{BROKEN}.png"])
+    (folder / photos[BROKEN].id).write_bytes(whole)
+    last = run(tmp_path)[0]
+    assert (last.path, last.extracted, last.unreadable) == (first.path, 1, {})
+    with FeatureReader(last.path) as reader:
+        after = reader.read([reader.rows[name] for name in kept])
+        new = [reader.rows[photos[k].id] for k in (ABSENT, BROKEN)]
+        expected = reader.read([reader.rows["0.png"]] * 2)
+        np.testing.assert_allclose(reader.read(new), expected, rtol=5e-3, atol=1e-3)
+    np.testing.assert_array_equal(after, before)
+
+
+def test_an_interruption_while_photos_are_tried_again_keeps_the_features(tmp_path):
+    photos = prepare(tmp_path)
+    path = run(tmp_path)[0].path
+    before = path.read_bytes()
+    folder = tmp_path / "tiny" / "photos"
+    (folder / photos[ABSENT].id).write_bytes((folder / "0.png").read_bytes())
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(FeatureWriter, "finish", interrupt)
+        run(tmp_path)
+    assert path.read_bytes() == before
+    assert run(tmp_path)[0].extracted == 1
+    assert not path.with_suffix(".h5.parts").exists()
+
+
+def interrupt(writer):
+    raise KeyboardInterrupt
+
+
+def test_features_without_any_photo_are_extracted_when_the_photos_are_back(tmp_path):
+    photos = prepare(tmp_path)
+    encoder = Encoder(experiment().encoder)
+    path, count = tmp_path / "tiny" / f"{NAME}.h5", TRAIN + VAL
+    ids = [photo.id for photo in photos if photo.split != "none"]
+    with FeatureWriter(path, encoder.identity(), ids) as writer:
+        for number in writer.missing:  # as earlier versions wrote them
+            rows = len(writer.rows(number))
+            features = np.zeros((rows, 4, encoder.width), np.float16)
+            writer.shard(number).write(features, ["no such photo"] * rows)
+        writer.finish()
+    come_back = photos_away(tmp_path)
+    with pytest.raises(FeatureError, match=f"none of {count} photos can be read"):
+        run(tmp_path)
+    come_back()
+    assert run(tmp_path)[0].extracted == count - 2
