@@ -10,6 +10,7 @@ from data_prep.scenes.scenes import write_scenes
 from show_attend_tell.config.settings import DataSettings
 from show_attend_tell.data.manifest import Photo, write_manifest
 from show_attend_tell.data.splits import read_photos, vocabulary_path
+from show_attend_tell.data.unicode_text import has_no_spaces, visible_text
 from show_attend_tell.data.vocabulary import (
     SPECIAL,
     TOKENIZERS,
@@ -17,7 +18,7 @@ from show_attend_tell.data.vocabulary import (
     Vocabulary,
     tokenize,
 )
-from show_attend_tell.runtime.errors import DataError
+from show_attend_tell.runtime.errors import DataError, VocabularyError
 
 MANIFEST = "manifest.jsonl"
 
@@ -68,7 +69,7 @@ def _write(
     experiment, folder = preparation.experiment, preparation.folder
     settings = experiment.data
     further = read_photos(experiment, folder.parent, further=True)
-    vocabulary, coverage = _vocabulary([*photos, *further], settings)
+    vocabulary, coverage = _vocabulary([*photos, *further], settings, problems.notes)
     vocabulary.save(vocabulary_path(experiment, folder.parent))
     write_manifest(folder / MANIFEST, photos)
     counts = {photo.split: Counter() for photo in photos}
@@ -80,27 +81,63 @@ def _write(
 
 
 def _vocabulary(
-    photos: list[Photo], settings: DataSettings
+    photos: list[Photo], settings: DataSettings, notes: list[str]
 ) -> tuple[Vocabulary, float]:
-    """Build the vocabulary of the training split; return it and its coverage."""
+    """Build the vocabulary of the training split; return it and its coverage.
+
+    ``notes`` receives what the captions are unfit for.
+    """
     tokenizer = TOKENIZERS[settings.punctuation]
-    captions = [
-        tokenizer(caption)
+    texts = [
+        caption
         for photo in photos
         if photo.split == "train"
         for caption in photo.captions
     ]
+    captions = list(map(tokenizer, texts))
     if not captions:
         raise DataError(
             "no training captions: the split 'train' must have photos with captions; "
             "check the lists of photos"
         )
-    vocabulary = Vocabulary.build(
-        captions, settings.vocabulary_size, settings.min_count
-    )
+    unfit = _notes_of_captions(texts, captions)
+    notes += unfit
+    try:
+        vocabulary = Vocabulary.build(
+            captions, settings.vocabulary_size, settings.min_count
+        )
+    except VocabularyError as error:
+        raise VocabularyError("; ".join([str(error), *unfit])) from None
     total = sum(map(len, captions))
     unknown = sum(vocabulary.encode(words).count(UNKNOWN) for words in captions)
     return vocabulary, 1 - unknown / total
+
+
+def _notes_of_captions(texts: list[str], captions: list[list[str]]) -> list[str]:
+    """Return a sentence for each reason why captions cannot be learnt word by word.
+
+    Args:
+        texts: the captions as written.
+        captions: their words.
+    """
+    notes = []
+    single = sum(len(text.split()) == 1 for text in texts)
+    if 2 * single > len(texts):
+        remedy = "a captioner learns sentences of several words"
+        if 2 * sum(map(has_no_spaces, texts)) > len(texts):
+            remedy = (
+                "this language is written without spaces: separate the words by spaces "
+                "first, for Chinese by jieba, for Japanese by MeCab, for Thai by "
+                "PyThaiNLP"
+            )
+        notes.append(f"{single} of {len(texts)} captions are one word; {remedy}")
+    control = sum(not set(SPECIAL).isdisjoint(words) for words in captions)
+    if control:
+        notes.append(
+            f"{control} of {len(texts)} captions have a control token, such as "
+            "<start>; it counts as an unknown word: remove it from the captions"
+        )
+    return notes
 
 
 def join_by_name(
@@ -141,7 +178,7 @@ def join_by_name(
     photos = []
     for name in sorted(known.difference(problems.names(Problem.TWO_SPLITS))):
         kept = []
-        for number, caption in enumerate(captions.get(name, ())):
+        for number, caption in enumerate(map(visible_text, captions.get(name, ()))):
             # Most captions pass the first test, which is faster.
             if any(map(str.isalnum, caption)) or tokenize(caption):
                 kept.append(caption.strip())

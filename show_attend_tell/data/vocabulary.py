@@ -1,8 +1,8 @@
 """Tokenize captions and map words to ids: tokenizer, special tokens, vocabulary.
 
 The tokenizer replaces Stanford's PTB tokenizer, which needs Java: lower case, Penn
-Treebank splitting, without the punctuation that the COCO evaluation drops. It
-downloads nothing.
+Treebank splitting, without the punctuation that the COCO evaluation drops and that of
+other scripts. It downloads nothing.
 """
 
 import functools
@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from show_attend_tell.data.unicode_text import plain_punctuation, visible_text
 from show_attend_tell.runtime.errors import VocabularyError, quote
 from show_attend_tell.runtime.files import atomic_write
 from show_attend_tell.runtime.untrusted import (
@@ -70,6 +71,7 @@ def _treebank():
 
 
 def _split_by_treebank(text: str) -> list[str]:
+    text = " ".join(plain_punctuation(visible_text(text)).split())
     # Treebank splits off the last full stop only; one inside the text ends a sentence.
     words = _treebank().tokenize(text)
     words = [
@@ -89,7 +91,7 @@ def tokenize_as_written(text: str) -> list[str]:
     Args:
         text: one raw caption.
     """
-    words = text.lower().split()
+    words = visible_text(text.lower()).split()
     if words and len(words[-1]) > 1 and words[-1].find(".") == len(words[-1]) - 1:
         words[-1:] = [words[-1][:-1], "."]
     return list(map(sys.intern, words))
@@ -171,8 +173,13 @@ class Vocabulary:
         return type(self)((*self.words, *(w for w in other.words if w not in self)))
 
     def encode(self, words: Sequence[str]) -> list[int]:
-        """Return the id of each word; words not in the vocabulary map to ``<unk>``."""
-        return [self._ids.get(word, UNKNOWN) for word in words]
+        """Return the id of each word; words not in the vocabulary map to ``<unk>``.
+
+        A word that is spelled like a special token, such as ``<end>``, is not in it: a
+        caption holds words alone.
+        """
+        ids = (self._ids.get(word, UNKNOWN) for word in words)
+        return [index if index > UNKNOWN else UNKNOWN for index in ids]
 
     def decode(self, ids: Iterable[int]) -> list[str]:
         """Return the words of ids before ``<end>``, without <pad> and <start>."""

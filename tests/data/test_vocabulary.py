@@ -45,6 +45,12 @@ PTB = {
     "dogs: big/small people,dogs": "dogs big/small people dogs",
     "A man in a blue t - shirt .": "a man in a blue t shirt",
     'end."': "end",
+    "a dog’s ball, it’s the boys’": "a dog 's ball it 's the boys",
+    "He can’t, won’t and didn’t": "he ca n't wo n't and did n't",
+    "a “stop” sign, ‘go’, «halt», ‹slow›": "a stop sign go halt slow",
+    "a man — in a hat – runs―fast": "a man in a hat runs fast",
+    "dogs play… and wait…": "dogs play and wait",
+    "“A dog runs.” she said": "a dog runs she said",
     "": "",
     " . ": "",
 }
@@ -111,6 +117,13 @@ def test_the_most_frequent_words_are_kept_in_a_fixed_order(captions, size, min_c
     assert vocabulary.words == (*SPECIAL, *expected)
     assert len(vocabulary) <= size
     assert Vocabulary.build(reversed(captions), size, min_count) == vocabulary
+
+
+@pytest.mark.parametrize("word", SPECIAL)
+def test_a_word_spelled_like_a_special_token_is_unknown(word):
+    vocabulary = Vocabulary.build([["a", word]])
+    caption = tokenize_as_written(f"{word} a {word} a")
+    assert vocabulary.encode(caption) == [UNKNOWN, 4, UNKNOWN, 4]
 
 
 def test_words_outside_the_vocabulary_are_unknown():

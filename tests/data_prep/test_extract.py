@@ -237,9 +237,10 @@ def test_an_interruption_while_photos_are_tried_again_keeps_the_features(tmp_pat
     before = path.read_bytes()
     folder = tmp_path / "tiny" / "photos"
     (folder / photos[ABSENT].id).write_bytes((folder / "0.png").read_bytes())
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(FeatureWriter, "finish", interrupt)
-        run(tmp_path)
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path)
     assert path.read_bytes() == before
     assert run(tmp_path)[0].extracted == 1
     assert not path.with_suffix(".h5.parts").exists()

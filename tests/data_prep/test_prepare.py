@@ -9,6 +9,7 @@ from data_prep_files import (
     JPEG,
     an_experiment,
     coco_json,
+    make_csv,
     make_file,
     make_flickr8k,
     make_zip,
@@ -24,8 +25,8 @@ from show_attend_tell.config.siblings import DigitSettings
 from show_attend_tell.config.words import WordSettings
 from show_attend_tell.data import manifest
 from show_attend_tell.data.splits import vocabulary_path
-from show_attend_tell.data.vocabulary import Vocabulary
-from show_attend_tell.runtime.errors import DataError, ManifestError
+from show_attend_tell.data.vocabulary import SPECIAL, Vocabulary
+from show_attend_tell.runtime.errors import DataError, ManifestError, VocabularyError
 from show_attend_tell.runtime.files import locked
 
 REAL = Path(__file__).resolve().parents[3] / "shared" / "data" / "flickr8k"
@@ -205,6 +206,64 @@ def test_without_captions_of_training_photos_nothing_is_written(
     with refused(DataError, message):
         prepare_flickr8k(True, texts)
     assert not (tmp_path / "work" / "tiny" / "manifest.jsonl").exists()
+
+
+def prepare_folder(folder, captions, **settings):
+    """Prepare photos of the given captions, all for training; return the report."""
+    rows = [(f"{k}.jpg", caption, "train") for k, caption in enumerate(captions)]
+    for name, *_ in rows:
+        make_file(folder / "data" / name)
+    make_csv(folder / "data" / "captions.csv", [("file", "caption", "split"), *rows])
+    experiment = an_experiment("folder", **settings)
+    return prepare(experiment, folder / "data", folder / "work")
+
+
+def words_of(report):
+    vocabulary = Vocabulary.load(report.folder / "vocabulary.json")
+    return set(vocabulary.words[len(SPECIAL) :])
+
+
+def test_captions_are_stored_in_nfc_without_invisible_characters(tmp_path):
+    captions = ["un café", "un cafe\u0301", "un\u200b café\ufeff", "…", "\u200b", "。"]
+    report = prepare_folder(tmp_path, captions)
+    photos = manifest.read_manifest(report.folder / "manifest.jsonl")
+    assert [photo.captions for photo in photos] == [("un café",)] * 3
+    assert words_of(report) == {"un", "café"}
+    assert len(report.problems.names("empty caption")) == 3
+
+
+@pytest.mark.parametrize(
+    ("captions", "note"),
+    [
+        (
+            ["一只狗在跑。", "两个男人在跑", "一只 狗"],
+            "2 of 3 captions are one word; this",
+        ),
+        (["สุนัขวิ่ง", "แมวนอน"], "2 of 2 captions are one word; this language"),
+        (["dog", "cat", "a cat"], "2 of 3 captions are one word; a captioner learns"),
+        (["一只 狗 在 跑 。", "两个 男人 在 跑"], None),
+        (["एक कुत्ता दौड़ रहा है।", "एक औरत है।"], None),
+        (["كلب يركض،", "رجلان يلعبان"], None),
+    ],
+)
+def test_captions_that_are_one_word_are_noted_with_the_remedy(tmp_path, captions, note):
+    report = prepare_folder(tmp_path, captions)
+    notes = [text for text in report.problems.notes if "one word" in text]
+    assert len(notes) == (note is not None)
+    assert all(text.startswith(note) for text in notes)
+    assert not {"।", "है।", "يركض،", "。"} & words_of(report)
+
+
+def test_too_rare_words_of_a_language_without_spaces_have_their_remedy(tmp_path):
+    with refused(VocabularyError, "separate the words by spaces first"):
+        prepare_folder(tmp_path, ["一只狗在跑。", "两个男人在跑"], min_count=2)
+
+
+def test_control_tokens_in_captions_are_counted(tmp_path):
+    captions = ["<start> a dog <end>", "a cat"]
+    report = prepare_folder(tmp_path, captions, punctuation="keep")
+    (note,) = report.problems.notes
+    assert note.startswith("1 of 2 captions have a control token")
 
 
 @pytest.mark.parametrize("source", ["coco", "mnist", "iiit5k"])

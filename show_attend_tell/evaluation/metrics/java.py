@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pycocoevalcap
 
+from show_attend_tell.data.unicode_text import plain_punctuation, visible_text
 from show_attend_tell.evaluation.metrics.bootstrap import (
     Scored,
     Statistic,
@@ -126,6 +127,9 @@ def _answers(
 def ptb_tokenize(texts: Sequence[str], timeout: float) -> list[str]:
     """Tokenize with Stanford's PTBTokenizer, as the COCO evaluation does.
 
+    Texts are normalised first: equal-looking captions get equal words, and punctuation
+    beyond ASCII, of which PTBTokenizer keeps a part as words, is dropped.
+
     Args:
         texts: captions as written; line breaks count as spaces.
         timeout: seconds for all captions together.
@@ -136,7 +140,8 @@ def ptb_tokenize(texts: Sequence[str], timeout: float) -> list[str]:
     Raises:
         JavaError: Java is absent, fails or exceeds the time limit.
     """
-    lines = [" ".join(text.split()) for text in texts]
+    visible = (plain_punctuation(visible_text(text)) for text in texts)
+    lines = [" ".join(text.split()) for text in visible]
     full = [line for line in lines if line]
     if not full:
         return lines

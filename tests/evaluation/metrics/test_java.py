@@ -11,6 +11,7 @@ import pycocoevalcap
 import pytest
 from refusals import refused
 
+from show_attend_tell.data.vocabulary import tokenize
 from show_attend_tell.evaluation.metrics import java
 from show_attend_tell.evaluation.metrics.java import (
     meteor,
@@ -177,6 +178,17 @@ def test_java_programs_run_below_a_folder_with_a_space(package):
     assert ptb_tokenize(["A dog."], 120) == ["a dog"]
     assert call_meteor(120).value > 90
     assert sorted(package.rglob("*")) == before
+
+
+@pytest.mark.usefixtures("java")
+def test_the_ptb_tokenizer_and_the_vocabularys_agree_on_typographic_punctuation():
+    texts = ["a dog’s ball", "he can’t, won’t", "a “stop” sign", "a boy ‘smiles’"]
+    texts += ["«stop» sign", "a man — in a hat", "a dog – runs―fast", "dogs play…"]
+    texts += ["“A dog runs.” she said", "o’clock", "rock ’n’ roll", "the dogs’ toys"]
+    texts += ["¿un perro?", "„ein Hund‟", "一只狗，在跑。", "कुत्ता है।", "كلب،", "…", "—"]
+    texts += ["cafe\u0301 a\u200b dog\ufeff", "\u200b", "twenty‐one non‑stop"]
+    expected = [" ".join(tokenize(text)) for text in texts]
+    assert ptb_tokenize(texts, 120) == expected
 
 
 @pytest.mark.usefixtures("java")
