@@ -8,6 +8,7 @@ pillow-heif is installed, which the extra ``[heic]`` requires.
 import contextlib
 import logging
 import os
+import re
 import threading
 import warnings
 from collections.abc import Iterator, Sequence
@@ -175,14 +176,40 @@ def open_photo(
     raise ValueError(fault)
 
 
+# A byte FF, then the kind of a marker. Compressed data have FF only before 00 and
+# before the restart markers D0 to D7.
+_MARKER = re.compile(rb"\xff([\x01-\xcf\xd8-\xfe])")
+_START_OF_IMAGE = 0xD8
+_END_OF_IMAGE = 0xD9
+_START_OF_SCAN = 0xDA
+_FIRST_WITH_LENGTH = 0xC0  # libjpeg skips markers below it without their content
+
+
 def _scans(image: Image.Image) -> int:
-    """Count the scans of an opened JPEG, each of which may change every pixel."""
+    """Count the scans of an opened JPEG, each of which may change every pixel.
+
+    Phones append a video to a photo and cameras a second picture, and a segment of
+    metadata may hold a thumbnail: any of these may contain the bytes of a marker. The
+    markers are therefore followed from segment to segment, up to the picture's end.
+    """
     if image.format not in ("JPEG", "MPO"):
         return 0
     place = image.fp.tell()
     image.fp.seek(0)
-    count = image.fp.read().count(b"\xff\xda")  # compressed data have no such bytes
+    content = image.fp.read()
     image.fp.seek(place)
+
+    count = 0
+    position = 0
+    while marker := _MARKER.search(content, position):
+        kind = marker[1][0]
+        position = marker.end()
+        if kind == _END_OF_IMAGE:
+            break
+        if kind == _START_OF_SCAN:
+            count += 1
+        if kind >= _FIRST_WITH_LENGTH and kind != _START_OF_IMAGE:
+            position += int.from_bytes(content[position : position + 2], "big")
     return count
 
 

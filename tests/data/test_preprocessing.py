@@ -62,6 +62,43 @@ def test_photos_that_are_small_but_costly_are_refused(tmp_path, content, fault):
         assert load_photo(io.BytesIO(many_scans(64, scans))).size == (64, 64)
 
 
+def jpeg_segment(kind: int, content: bytes) -> bytes:
+    return bytes([0xFF, kind]) + struct.pack(">H", len(content) + 2) + content
+
+
+def test_scans_are_counted_up_to_the_end_of_the_picture_alone():
+    jpeg = as_file(Image.new("RGB", (64, 64), "red"), "JPEG", restart_marker_rows=1)
+    jpeg = jpeg.getvalue()
+    markers = b"\xff\xda" * 200
+    second = Image.new("RGB", (64, 64))
+    cases = {
+        "a video": jpeg + b"\0\0\0\x18ftypmp42" + markers,
+        "a comment": jpeg[:2] + jpeg_segment(0xFE, markers) + jpeg[2:],
+        "a thumbnail": jpeg[:2] + jpeg_segment(0xE1, b"Exif\0\0" + markers) + jpeg[2:],
+        "a second picture": as_file(
+            Image.new("RGB", (64, 64)), "MPO", save_all=True, append_images=[second] * 2
+        ).getvalue()
+        + markers,
+    }
+    for content in cases.values():
+        assert load_photo(io.BytesIO(content)).size == (64, 64)
+
+
+def test_no_segment_hides_the_scans_of_a_jpeg():
+    jpeg = many_scans(64, 120)
+    hidden = {
+        # libjpeg skips a marker below C0 among compressed data, not what follows it.
+        "a reserved marker": b"\xff\x05\x7f\x7f",
+        "a start of image": b"\xff\xd8\x7f\x7f",
+        "a restart": b"\xff\xd0\x7f\x7f",
+        "fill bytes": b"\xff" * 9 + b"\0",
+    }
+    start = jpeg.index(b"\xff\xda") + 40
+    for content in hidden.values():
+        with pytest.raises(PhotoError, match="at most 100 scans"):
+            load_photo(io.BytesIO(jpeg[:start] + content + jpeg[start:]))
+
+
 def test_the_crop_is_the_centre_of_the_photo_scaled_to_eight_sevenths(rng):
     photo = noise(rng, 60, 101)
     scaled = photo.resize((round(101 * 64 / 60), 64), Image.Resampling.BICUBIC)
