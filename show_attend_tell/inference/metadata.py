@@ -2,14 +2,13 @@
 
 import contextlib
 import shutil
-from pathlib import Path, PurePath
+from pathlib import Path
 
-from PIL import ExifTags, Image, IptcImagePlugin
-
-from show_attend_tell.data.preprocessing import (
-    UNREADABLE,
-    open_photo,
-    pillow_warnings_ignored,
+from show_attend_tell.inference.photo_words import (
+    find_sidecar,
+    sidecar_of,
+    words_in_photo,
+    words_of_person,
 )
 from show_attend_tell.inference.result import DOUBTFUL, Failure, as_sentence, is_below
 from show_attend_tell.inference.xmp import MAX_BYTES, XmpPacket
@@ -17,33 +16,7 @@ from show_attend_tell.runtime.errors import MetadataError, plural
 from show_attend_tell.runtime.files import atomic_path
 from show_attend_tell.runtime.untrusted import read_text_bytes
 
-_CAPTION_ABSTRACT = (2, 120)  # IPTC-IIM 4.2
-
-# Formats whose XMP Pillow does not read; it is stored as it is.
-_RAW_XMP = frozenset(["GIF", "JPEG2000"])
-_END_OF_XMP = b"</x:xmpmeta>"
-
-# Cameras write these into ImageDescription of every photo.
-_CAMERA_DEFAULTS = frozenset(
-    [
-        "default",
-        "exif_jpeg_picture",
-        "konica minolta digital camera",
-        "minolta digital camera",
-        "olympus digital camera",
-        "samsung digital camera",
-        "sony dsc",
-    ]
-)
-
-
-def sidecar_of(photo: PurePath) -> PurePath:
-    """Return the path of a photo's sidecar, ``photo.jpg.xmp``.
-
-    darktable, digiKam and Immich read that name; ``photo.xmp``, which some programs
-    use for raw files, would belong to ``photo.jpg`` and ``photo.png`` together.
-    """
-    return photo.with_name(f"{photo.name}.xmp")
+__all__ = ["MetadataWriter", "read_sidecar", "sidecar_of", "words_in_photo"]
 
 
 def read_sidecar(path: Path) -> bytes | None:
@@ -61,59 +34,6 @@ def read_sidecar(path: Path) -> bytes | None:
         return read_text_bytes(path, MAX_BYTES)
     except OSError as error:
         raise MetadataError(error.strerror or str(error)) from None
-
-
-def _words_beside(photo: Path) -> str:
-    """Return the words in another program's ``photo.xmp``, empty if malformed."""
-    with contextlib.suppress(MetadataError, OSError):
-        return XmpPacket(read_sidecar(photo.with_suffix(".xmp"))).words()
-    return ""
-
-
-def words_in_photo(photo: Path) -> str:
-    """Return the words in the file of a photo: XMP, IPTC-IIM, EXIF ImageDescription.
-
-    Metadata that are malformed have no words.
-    """
-    try:
-        with pillow_warnings_ignored(), open_photo(photo) as image:
-            return _xmp_words(image, photo) or _iptc_words(image) or _exif_words(image)
-    except UNREADABLE:
-        return ""
-
-
-def _xmp_words(image: Image.Image, photo: Path) -> str:
-    packet = image.info.get("xmp") or image.info.get("XML:com.adobe.xmp") or b""
-    packet = packet.encode() if isinstance(packet, str) else packet
-    if not packet and image.format in _RAW_XMP:
-        packet = _raw_packet(photo)
-    try:
-        return XmpPacket(packet.strip(b"\0 \n")).words()
-    except MetadataError:
-        return ""
-
-
-def _raw_packet(photo: Path) -> bytes:
-    """Return the first XMP packet in the bytes of a file, empty if there is none."""
-    content = read_text_bytes(photo)
-    start, end = content.find(b"<x:xmpmeta"), content.find(_END_OF_XMP)
-    return content[start : end + len(_END_OF_XMP)] if 0 <= start < end else b""
-
-
-def _iptc_words(image: Image.Image) -> str:
-    try:
-        fields = IptcImagePlugin.getiptcinfo(image) or {}
-    except UNREADABLE:
-        return ""
-    caption = fields.get(_CAPTION_ABSTRACT, b"")
-    parts = caption if isinstance(caption, list) else [caption]
-    return b" ".join(parts).decode("utf-8", "replace").strip("\0 ")
-
-
-def _exif_words(image: Image.Image) -> str:
-    description = image.getexif().get(ExifTags.Base.ImageDescription, "")
-    words = description.strip("\0 \r\n") if isinstance(description, str) else ""
-    return "" if words.lower() in _CAMERA_DEFAULTS else words
 
 
 class MetadataWriter:
@@ -147,7 +67,7 @@ class MetadataWriter:
     def find_packet(self, photo: Path) -> XmpPacket | None:
         """Return the packet that the same model and settings wrote, or None."""
         with contextlib.suppress(MetadataError, OSError):
-            packet = XmpPacket(read_sidecar(sidecar_of(photo)))
+            packet = XmpPacket(read_sidecar(find_sidecar(photo)))
             return packet if packet.made_by == self.made_by else None
         return None
 
@@ -195,14 +115,12 @@ class MetadataWriter:
     def _write(
         self, photo: Path, sentence: str, confidence: float | None
     ) -> Path | None:
-        path = sidecar_of(photo)
+        path = find_sidecar(photo)
         packet = XmpPacket(read_sidecar(path))
         if packet.made_by == self.made_by and packet.caption == sentence:
             self.present += 1
             return None
-        if not self.overwrite and (
-            packet.words() or _words_beside(photo) or words_in_photo(photo)
-        ):
+        if not self.overwrite and words_of_person(photo, packet):
             self.kept.append(photo)
             return None
         if not sentence:

@@ -4,7 +4,8 @@ Three fields carry the caption: ``dc:description`` and
 ``Iptc4xmpCore:AltTextAccessibility``, which photo programs show, and a copy in a
 namespace of this package, beside its confidence. The words of a person are recognised
 by the copy: it is absent, or differs from the other fields, since photo programs do not
-edit it.
+edit it. exiftool writes no copy; there ``xmp:CreatorTool`` names this package, and the
+two fields are equal until a person edits one.
 
 XMP is RDF in XML (ISO 16684-1). A packet of unknown origin may name files, expand
 entities or be very large: document types are refused, entities are not resolved,
@@ -13,9 +14,11 @@ nothing is fetched, and size and depth are limited.
 
 import contextlib
 import re
+from collections.abc import Iterator
 
 from lxml import etree
 
+from show_attend_tell.inference.camera_descriptions import is_default
 from show_attend_tell.runtime.errors import MetadataError, one_line
 
 MAX_BYTES = 10_000_000  # of one packet; photo programs write a few thousand
@@ -26,12 +29,28 @@ _RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 _DC = "http://purl.org/dc/elements/1.1/"
 _IPTC = "http://iptc.org/std/Iptc4xmpCore/1.0/xmlns/"
 _XMP = "http://ns.adobe.com/xap/1.0/"
+_EXIF = "http://ns.adobe.com/exif/1.0/"
+_TIFF = "http://ns.adobe.com/tiff/1.0/"
+_PHOTOSHOP = "http://ns.adobe.com/photoshop/1.0/"
+_ACDSEE = "http://ns.acdsee.com/iptc/1.0/"
 _NOTE = "http://ns.adobe.com/xmp/note/"
 _OWN = "urn:show-attend-tell:xmp:1.0:"
 _PREFIXES = {_DC: "dc", _IPTC: "Iptc4xmpCore", _XMP: "xmp", _OWN: "sat"}
 
 _DESCRIPTION, _ALT_TEXT = f"{{{_DC}}}description", f"{{{_IPTC}}}AltTextAccessibility"
 _TOOL = f"{{{_XMP}}}CreatorTool"
+# Fields in which a person describes a photo, and those of them that repeat EXIF fields,
+# which cameras fill in too.
+_CAMERA_FIELDS = (f"{{{_EXIF}}}UserComment", f"{{{_TIFF}}}ImageDescription")
+_FIELDS = (
+    _DESCRIPTION,
+    _ALT_TEXT,
+    f"{{{_IPTC}}}ExtDescrAccessibility",
+    *_CAMERA_FIELDS,
+    f"{{{_ACDSEE}}}caption",
+    f"{{{_DC}}}title",
+    f"{{{_PHOTOSHOP}}}Headline",
+)
 _COPY, _MADE_BY = f"{{{_OWN}}}Caption", f"{{{_OWN}}}MadeBy"
 _CONFIDENCE = f"{{{_OWN}}}Confidence"
 _NODE, _LI, _ALT = (f"{{{_RDF}}}{name}" for name in ("Description", "li", "Alt"))
@@ -70,12 +89,14 @@ class XmpPacket:
     @property
     def made_by(self) -> str:
         """The model and settings that wrote the caption, empty for other words."""
-        return "" if self.words() else self._own(_MADE_BY)
+        if self.words():
+            return ""
+        return self._own(_MADE_BY) or (self._tool() if self._copy() else "")
 
     @property
     def caption(self) -> str:
         """The caption that this package wrote, empty if there is none."""
-        return "" if self.words() else self._own(_COPY)
+        return "" if self.words() else self._copy()
 
     @property
     def confidence(self) -> float | None:
@@ -86,13 +107,51 @@ class XmpPacket:
         return None
 
     def words(self) -> str:
-        """Return the words of a person or of another program, empty for none."""
+        """Return the words of a person, empty for none."""
+        if edited := self.edited():
+            return edited
+        texts = (
+            words for words, camera in self.texts() if not is_default(words, camera)
+        )
+        return next(texts, "")
+
+    def edited(self) -> str:
+        """Return the words by which a person replaced a caption, of any shape."""
         copy = self._own(_COPY)
-        for field in (_DESCRIPTION, _ALT_TEXT):
+        if not copy:
+            return ""
+        values = [*self._values(_DESCRIPTION), *self._values(_ALT_TEXT)]
+        return next(
+            (text.strip() for text in values if text.strip() and text != copy), ""
+        )
+
+    def texts(self) -> Iterator[tuple[str, bool]]:
+        """Yield the descriptions and titles that this package did not write.
+
+        Each is stripped, and has whether its field is one that cameras fill in.
+        """
+        copy = self._copy()
+        for field in _FIELDS:
             for value in self._values(field):
                 if value.strip() and value != copy:
-                    return value.strip()
+                    yield value.strip(), field in _CAMERA_FIELDS
+
+    def _copy(self) -> str:
+        """Return the caption that this package wrote, though a person may edit it."""
+        if copy := self._own(_COPY):
+            return copy
+        descriptions = self._values(_DESCRIPTION)
+        alternatives = self._values(_ALT_TEXT)
+        both = descriptions and alternatives
+        if both and len({*descriptions, *alternatives}) == 1 and self._tool():
+            return descriptions[0]
         return ""
+
+    def _tool(self) -> str:
+        """Return the model and settings in ``xmp:CreatorTool``, empty for others."""
+        start = creator_tool("")
+        tool = self._own(_TOOL)
+        return tool.removeprefix(start) if tool.startswith(start) else ""
 
     def set_caption(
         self, sentence: str, made_by: str = "", confidence: float | None = None
@@ -125,8 +184,12 @@ class XmpPacket:
                 element.text = text
             else:
                 element.getparent().remove(element)
-        if made_by and all(tool.startswith(PROGRAM) for tool in self._values(_TOOL)):
-            self._replaced(_TOOL).text = creator_tool(made_by)
+        if all(tool.startswith(PROGRAM) for tool in self._values(_TOOL)):
+            element = self._replaced(_TOOL)
+            if made_by:
+                element.text = creator_tool(made_by)
+            else:  # no trace of an earlier caption is left beside a person's words
+                element.getparent().remove(element)
 
     def to_bytes(self) -> bytes:
         """Return the packet in UTF-8, in the wrapper of XMP."""
