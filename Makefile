@@ -167,9 +167,12 @@ docs-packages: $(INSTALLED)
 notebook: $(INSTALLED)
 	$(BIN) docs/execute_notebook.py
 
+# Lint, and check formatting, the order of imports (the contracts in pyproject.toml) and types.
 check: $(INSTALLED)
 	$(BIN) -m ruff check .
 	$(BIN) -m ruff format --check .
+	$(BIN) -c 'from importlinter.cli import lint_imports_command as lint; lint()' --no-logo
+	$(BIN) -m mypy
 
 format: $(INSTALLED)
 	$(BIN) -m ruff check --fix .

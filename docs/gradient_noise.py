@@ -31,8 +31,8 @@ from show_attend_tell.config.settings import HardAttentionSettings, ModelSetting
 from show_attend_tell.data.splits import load_splits, open_features
 from show_attend_tell.evaluation.validation import attention_entropy
 from show_attend_tell.models.captioner import Captioner
+from show_attend_tell.models.decoder_interface import Selection
 from show_attend_tell.models.losses import token_losses
-from show_attend_tell.models.lstm.fast_gradient import Selection
 from show_attend_tell.models.lstm.hard_attention import (
     LocationNoise,
     location_log_probs,

@@ -4,13 +4,29 @@
     pipeline = sat.load()
     pipeline.caption("photo.jpg")
 
-The names in :data:`__all__` are imported on first use, so that importing the package
-loads neither TensorFlow nor Keras. TensorFlow is imported without its banner.
+The names in `__all__` are imported on first use, so that importing the package loads
+neither TensorFlow nor Keras. Names that need packages of the extra `train` are absent
+where these are not installed. TensorFlow is imported without its banner.
 """
 
 import importlib
 import os
 import sys
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # for editors and type checkers; __getattr__ imports at run time
+    from show_attend_tell.config.experiments import load_experiment
+    from show_attend_tell.config.settings import DecodingSettings, Experiment
+    from show_attend_tell.data.features import FeatureReader
+    from show_attend_tell.data.vocabulary import Vocabulary
+    from show_attend_tell.evaluation.evaluate import evaluate
+    from show_attend_tell.inference.pipeline import CaptioningPipeline, caption, load
+    from show_attend_tell.inference.result import Caption, Failure
+    from show_attend_tell.models.captioner import Captioner
+    from show_attend_tell.models.encoder.network import Encoder
+    from show_attend_tell.runtime.errors import ShowAttendTellError
+    from show_attend_tell.training.train import train
 
 __version__ = "0.3.0"
 
@@ -25,36 +41,77 @@ _HOMES = {
     "FeatureReader": "data.features",
     "ShowAttendTellError": "runtime.errors",
     "Vocabulary": "data.vocabulary",
+    "caption": "inference.pipeline",
+    "evaluate": "evaluation.evaluate",
     "load": "inference.pipeline",
+    "load_experiment": "config.experiments",
+    "train": "training.train",
 }
+_IMPORTING_KERAS = {"Captioner", "Encoder", "evaluate", "train"}
 
-__all__ = list(_HOMES)
+__all__ = [
+    "Caption",
+    "CaptioningPipeline",
+    "DecodingSettings",
+    "Experiment",
+    "Failure",
+    "ShowAttendTellError",
+    "Vocabulary",
+    "caption",
+    "load",
+    "load_experiment",
+]
 
 
-def __getattr__(name: str):
-    """Import a public name from its module on first access (PEP 562).
+def _backend() -> str:
+    """Return the name of the backend that Keras will use."""
+    return os.environ.get("KERAS_BACKEND") or "tensorflow"
 
-    Raises:
-        BackendError: the module needs a package that only training installs.
-    """
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = _HOMES[name]
-    imports_keras = home.startswith("models.")
-    backend = os.environ.get("KERAS_BACKEND") or "tensorflow"
+
+def _are_installed(*packages: str) -> bool:
+    """Return whether packages can be imported, without importing them."""
     try:
-        if imports_keras and backend == "tensorflow" and backend not in sys.modules:
-            from show_attend_tell.runtime.tensorflow_startup import start_tensorflow
+        return all(find_spec(package) is not None for package in packages)
+    except (ImportError, ValueError):  # KERAS_BACKEND is no name of a package
+        return False
 
-            start_tensorflow()
-        return getattr(importlib.import_module(f"{__name__}.{home}"), name)
-    except ModuleNotFoundError as error:
-        from show_attend_tell.runtime.errors import BackendError
 
-        raise BackendError(
-            f"{error.name} is not installed; run pip install 'show-attend-tell[train]'"
-        ) from None
+if _are_installed("h5py", "hdf5plugin"):
+    __all__ += ["FeatureReader"]
+if _are_installed("h5py", "hdf5plugin", "keras", _backend()):
+    __all__ += ["Captioner", "Encoder", "evaluate", "train"]
 
 
 def __dir__() -> list[str]:
     return sorted([*__all__, "__version__"])
+
+
+if not TYPE_CHECKING:  # with it, type checkers would accept every name
+
+    def __getattr__(name: str) -> object:
+        """Import a public name from its module on first access (PEP 562).
+
+        Raises:
+            AttributeError: there is no such name, or it needs a package that is not
+                installed.
+        """
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        try:
+            if (
+                name in _IMPORTING_KERAS
+                and _backend() == "tensorflow"
+                and "tensorflow" not in sys.modules
+            ):
+                from show_attend_tell.runtime.tensorflow_startup import start_tensorflow
+
+                start_tensorflow()
+            module = importlib.import_module(f"{__name__}.{_HOMES[name]}")
+        except ModuleNotFoundError as error:
+            if error.name is None or error.name.partition(".")[0] == __name__:
+                raise  # a mistake of this package
+            raise AttributeError(
+                f"{name!r} needs {error.name}, which is not installed; run pip install "
+                "'show-attend-tell[train]'"
+            ) from None
+        return getattr(module, name)

@@ -12,6 +12,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Unpack
 
 import numpy as np
 from PIL import Image
@@ -34,7 +35,12 @@ from show_attend_tell.inference.photos import (
     read_photo,
     to_input,
 )
-from show_attend_tell.inference.request import CaptionRequest, is_sampled
+from show_attend_tell.inference.request import (
+    CaptionOptions,
+    CaptionRequest,
+    is_sampled,
+    request_of,
+)
 from show_attend_tell.inference.result import (
     Caption,
     Failure,
@@ -123,16 +129,17 @@ class CaptioningPipeline:
             )
         return settings
 
-    def caption(
-        self, photo: Photo | Sequence[Photo], **options: object
-    ) -> Caption | list[Caption | Failure]:
-        """Return the caption of a photo, or the captions of a list of photos.
+    def caption(self, photo: Photo, **options: Unpack[CaptionOptions]) -> Caption:
+        """Return the caption of a photo.
+
+        A list or tuple of photos is accepted too, and the result is then a list; type
+        checkers know one photo only and point at :meth:`caption_photos`.
 
         Args:
-            photo: a path; the bytes of a file; a PIL image; an array (H, W, 3), uint8,
-                RGB; or a list or tuple of these.
-            **options: `beam`, `locations`, `seed`, `region`, `min_confidence` and
-                other fields of ``inference.request.CaptionRequest``.
+            photo: a path; the bytes of a file; a PIL image; or an array (H, W, 3),
+                uint8, RGB.
+            **options: `beam`, `locations`, `seed`, `region`, `min_confidence` and the
+                other options of ``inference.request.CaptionOptions``.
 
         Returns:
             ``text`` and ``words`` (T), ``log_prob``, ``attention`` (T, rows,
@@ -146,7 +153,7 @@ class CaptioningPipeline:
                 :meth:`decoding` and :func:`data.region.region_in_view`, a list has a
                 region, or a single caption's confidence is too low.
         """
-        request = CaptionRequest(**options)
+        request = request_of(options)
         if isinstance(photo, list | tuple):
             if request.region is not None:
                 raise CaptionError(
@@ -154,7 +161,8 @@ class CaptioningPipeline:
                     "each with its own region"
                 )
             photos = [to_input(item, f"photo-{k + 1}") for k, item in enumerate(photo)]
-            return list(self.caption_inputs(photos, request))
+            captions = list(self.caption_inputs(photos, request))
+            return captions  # type: ignore[return-value]  # a list, as documented
         (result,) = self.caption_inputs([to_input(photo)], request)
         if isinstance(result, Failure):
             raise CaptionError(result.reason)
@@ -391,3 +399,16 @@ def load(
     file = tuple(files) if several else files[0]
     load_keras = None if loaded.is_keras else functools.partial(loading, "keras")
     return CaptioningPipeline(loaded, None, file, calibration, load_keras)
+
+
+@functools.cache
+def _default_pipeline() -> CaptioningPipeline:
+    return load()
+
+
+def caption(photo: Photo, **options: Unpack[CaptionOptions]) -> Caption:
+    """Return the caption of a photo by the model in the package, which is loaded once.
+
+    Arguments, results and errors are those of :meth:`CaptioningPipeline.caption`.
+    """
+    return _default_pipeline().caption(photo, **options)

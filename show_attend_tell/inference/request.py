@@ -11,10 +11,13 @@ the output alone, such as ``--json``, are in :mod:`cli.caption`.
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from show_attend_tell.config import MOST_BEAM
-from show_attend_tell.runtime.errors import CaptionError
+from show_attend_tell.runtime.errors import CaptionError, nearest
+
+if TYPE_CHECKING:  # pydantic is slow for --help
+    from show_attend_tell.config.captioner import DecodingSettings
 
 
 @dataclass(frozen=True)
@@ -134,6 +137,34 @@ class CaptionRequest:
             parse_region(self.region)
 
 
-def is_sampled(decoding) -> bool:
+class CaptionOptions(TypedDict, total=False):
+    """The options of ``caption``: the fields of a request that do not choose models."""
+
+    method: Literal["beam", "sample"] | None
+    beam: int | None
+    temperature: float | None
+    locations: Literal["expected", "likeliest", "sampled"] | None
+    seed: int | None
+    region: str | tuple[float, ...] | None
+    min_confidence: float | None
+    samples: int
+
+
+def request_of(options: CaptionOptions) -> CaptionRequest:
+    """Return the request with the options of ``caption``.
+
+    Raises:
+        TypeError: an option is unknown.
+        CaptionError: a value is out of range, see :class:`CaptionRequest`.
+    """
+    known = CaptionOptions.__annotations__
+    for name in options:
+        if name not in known:
+            close = nearest(name, known) or f"; the options are {', '.join(known)}"
+            raise TypeError(f"caption() has no option {name!r}{close}")
+    return CaptionRequest(**options)
+
+
+def is_sampled(decoding: "DecodingSettings") -> bool:
     """Return whether captions with these DecodingSettings depend on the seed."""
     return decoding.method == "sample" or decoding.locations == "sampled"

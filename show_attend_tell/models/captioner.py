@@ -20,6 +20,7 @@ from show_attend_tell.config.captioner import (
 from show_attend_tell.data.vocabulary import PAD, Vocabulary
 from show_attend_tell.models.decoder_interface import (
     NO_DROPOUT,
+    SOFT,
     WHOLE,
     CaptionDecoder,
     CompiledParts,
@@ -28,7 +29,6 @@ from show_attend_tell.models.decoder_interface import (
 from show_attend_tell.models.generator import Generator
 from show_attend_tell.models.losses import CaptionMean, doubly_stochastic, token_losses
 from show_attend_tell.models.lstm.decoder import LstmDecoder
-from show_attend_tell.models.lstm.fast_gradient import SOFT
 from show_attend_tell.models.lstm.hard_attention import HardAttention
 from show_attend_tell.models.pretrained import read_preset, save_preset
 from show_attend_tell.models.transformer.decoder import TransformerDecoder

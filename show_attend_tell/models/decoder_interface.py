@@ -19,8 +19,6 @@ from typing import Any, NamedTuple, Protocol
 import keras
 from keras import ops
 
-from show_attend_tell.models.lstm.fast_gradient import SOFT
-
 
 def product(x, w, precision="float32"):
     """Multiply (..., p) by (p, q) in `precision`; return (..., q) in the dtype of x."""
@@ -75,7 +73,26 @@ class Dropouts(NamedTuple):
     initial: Callable = keep  # of the mean annotation
 
 
-WHOLE, NO_DROPOUT = CompiledParts(), Dropouts()
+WHOLE = CompiledParts()
+NO_DROPOUT = Dropouts()
+
+
+class Selection(NamedTuple):
+    """The choice of the context weights l at each of T words."""
+
+    # (alpha (B, L), *inputs of the step (B, ...)) -> l (B, L), and q (B, 1), the share
+    # of the gradient of l that flows on to alpha; a function of a module, as its
+    # identity decides whether a step is compiled again
+    function: Callable
+    inputs: tuple = ()  # tensors (B, T, ...)
+
+
+def alpha_itself(alpha):
+    """Return the context weights of soft attention, alpha, and q = 1."""
+    return alpha, ops.ones_like(alpha[:, :1])
+
+
+SOFT = Selection(alpha_itself)
 
 
 class NextWord(NamedTuple):

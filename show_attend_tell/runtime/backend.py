@@ -4,15 +4,25 @@ This is the only code of the models that depends on the backend.
 """
 
 from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import keras
 from keras import ops
 
+Tensor: TypeAlias = Any  # of the backend; Keras has no types
+
 UNROLLED = 16  # steps; more take XLA too long to compile
 EPSILON = 1e-3  # of batch normalisation
 
+# (carry, the input of a step) -> (the next carry, the outputs of the step)
+Step: TypeAlias = Callable[
+    [tuple[Any, ...], Tensor], tuple[tuple[Any, ...], dict[str, Tensor]]
+]
 
-def compiled(function: Callable, model: keras.Model, xla: bool = True) -> Callable:
+
+def compiled(
+    function: Callable[..., Any], model: keras.Model, xla: bool = True
+) -> Callable[..., Any]:
     """Compile a function of tensors that reads a model's weights.
 
     The compiled function reads the current weights at every call, and is traced again
@@ -34,7 +44,9 @@ def compiled(function: Callable, model: keras.Model, xla: bool = True) -> Callab
     return _compiled_by_jax(function, model) if backend == "jax" else function
 
 
-def _compiled_by_tensorflow(function: Callable, xla: bool) -> Callable:
+def _compiled_by_tensorflow(
+    function: Callable[..., Any], xla: bool
+) -> Callable[..., Any]:
     """Trace a graph for every shape of the arguments.
 
     A ``tf.function`` that is called itself warns of frequent retracing as soon as a
@@ -43,12 +55,12 @@ def _compiled_by_tensorflow(function: Callable, xla: bool) -> Callable:
     import tensorflow as tf
 
     traced = tf.function(function, autograph=False, jit_compile=xla)
-    graphs = {}
+    graphs: dict[object, Callable[..., Any]] = {}
 
-    def spec(x):
+    def spec(x: Tensor | None) -> object:
         return None if x is None else (x.shape, x.dtype)
 
-    def call(*args):
+    def call(*args: Any) -> Any:
         key = tuple(map(spec, tf.nest.flatten(args)))
         if key not in graphs:
             graphs[key] = traced.get_concrete_function(*args)
@@ -57,20 +69,26 @@ def _compiled_by_tensorflow(function: Callable, xla: bool) -> Callable:
     return call
 
 
-def _compiled_by_jax(function: Callable, model: keras.Model) -> Callable:
+def _compiled_by_jax(
+    function: Callable[..., Any], model: keras.Model
+) -> Callable[..., Any]:
     """Pass the weights as arguments, as JAX would compile their values as constants."""
     import jax
 
-    @jax.jit
-    def pure(values, *args):
+    def pure(values: list[Tensor], *args: Any) -> Any:
         pairs = zip(model.weights, values, strict=True)
         with keras.StatelessScope(state_mapping=list(pairs)):
             return function(*args)
 
-    return lambda *args: pure([weight.value for weight in model.weights], *args)
+    compiled_function = jax.jit(pure)
+    return lambda *args: compiled_function(
+        [weight.value for weight in model.weights], *args
+    )
 
 
-def scan(step: Callable, carry: tuple, inputs, steps: int):
+def scan(
+    step: Step, carry: tuple[Any, ...], inputs: Tensor, steps: int
+) -> tuple[tuple[Any, ...], dict[str, Tensor]]:
     """Apply a step to each input, and stack its outputs.
 
     Up to :data:`UNROLLED` steps are written out, which is the fastest. More are a loop
@@ -102,7 +120,9 @@ def scan(step: Callable, carry: tuple, inputs, steps: int):
     return carry, {name: ops.swapaxes(x, 0, 1) for name, x in outputs.items()}
 
 
-def _tensorflow_loop(step: Callable, carry: tuple, inputs):
+def _tensorflow_loop(
+    step: Step, carry: tuple[Any, ...], inputs: Tensor
+) -> tuple[tuple[Any, ...], dict[str, Tensor]]:
     """Return the last carry, and the dict of stacked tensors (T, B, ...)."""
     import tensorflow as tf
 
@@ -114,7 +134,9 @@ def _tensorflow_loop(step: Callable, carry: tuple, inputs):
         for name, x in shapes.items()
     }
 
-    def body(t, carry, arrays):
+    def body(
+        t: Tensor, carry: tuple[Any, ...], arrays: dict[str, Any]
+    ) -> tuple[Tensor, tuple[Any, ...], dict[str, Any]]:
         carry, outputs = step(carry, inputs[t])
         return t + 1, carry, {k: arrays[k].write(t, x) for k, x in outputs.items()}
 
@@ -127,7 +149,9 @@ def _tensorflow_loop(step: Callable, carry: tuple, inputs):
     return carry, {name: array.stack() for name, array in arrays.items()}
 
 
-def normalise_batch(x, scale, offset):
+def normalise_batch(
+    x: Tensor, scale: Tensor, offset: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
     """Normalise each channel by its mean and variance in the batch.
 
     y = scale (x - mean) / sqrt(variance + epsilon) + offset, with the biased variance.
@@ -147,13 +171,16 @@ def normalise_batch(x, scale, offset):
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 
-        return tf.compat.v1.nn.fused_batch_norm(
+        y, mean, variance = tf.compat.v1.nn.fused_batch_norm(
             x, scale, offset, epsilon=EPSILON, is_training=True
         )
+        return y, mean, variance
     return normalise_by_moments(x, scale, offset)
 
 
-def normalise_by_moments(x, scale, offset):
+def normalise_by_moments(
+    x: Tensor, scale: Tensor, offset: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
     """Compute :func:`normalise_batch` by the operations that every backend has."""
     wide = ops.cast(x, "float32")
     mean, variance = ops.moments(wide, axes=[0, 1, 2])  # (B, H, W, C) -> (C,)
@@ -162,7 +189,9 @@ def normalise_by_moments(x, scale, offset):
     return ops.cast(y, x.dtype), mean, variance * count / (count - 1)
 
 
-def normalise_by(x, scale, offset, mean, variance):
+def normalise_by(
+    x: Tensor, scale: Tensor, offset: Tensor, mean: Tensor, variance: Tensor
+) -> Tensor:
     """Normalise each channel by the mean and variance in the arguments, all (C,)."""
     factor = scale / ops.sqrt(variance + EPSILON)
     return x * ops.cast(factor, x.dtype) + ops.cast(offset - mean * factor, x.dtype)

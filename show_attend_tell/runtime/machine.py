@@ -18,7 +18,7 @@ def usable_cores() -> int:
         return os.cpu_count() or 1
 
 
-def collect_provenance() -> dict:
+def collect_provenance() -> dict[str, object]:
     """Return the git revision, library versions and number of cores, ready for JSON."""
     return {
         "revision": git_revision(),

@@ -1,6 +1,8 @@
 """Show a progress bar for long work, with its rate and the time left."""
 
 import sys
+import time
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from tqdm import tqdm
 
@@ -8,30 +10,36 @@ _LOG_INTERVAL = 30.0  # seconds between lines where no terminal shows them
 _STARTING = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<starting{postfix}]"
 
 
-class ProgressBar(tqdm):
+if TYPE_CHECKING:  # a class of tqdm is generic for type checkers only
+    Bar = tqdm[NoReturn]  # it iterates over nothing
+else:
+    Bar = tqdm
+
+
+class ProgressBar(Bar):
     """A tqdm bar whose rate and time left ignore pauses and the first update.
 
     The first update usually compiles a graph; until then the bar shows "starting".
     """
 
-    def update(self, n: int = 1) -> bool | None:
+    def update(self, n: float | None = 1) -> bool | None:
         """Advance by `n` units."""
         if not self.disable and self.n == self.initial:
             self.exclude_pause()
-            self.last_print_n += n
+            self.last_print_n += n or 0
         return super().update(n)
 
     def exclude_pause(self) -> None:
         """Ignore the time since the last line, such as a validation."""
         if not self.disable:
-            self.last_print_t = self._time()
+            self.last_print_t = time.time()
 
     @property
-    def format_dict(self) -> dict:
+    def format_dict(self) -> dict[str, Any]:
         """Values that the bar shows, see tqdm."""
         values = super().format_dict
         if self.disable or self.n > self.initial:
-            return values
+            return dict(values)
         return {**values, "bar_format": _STARTING}
 
 

@@ -2,10 +2,11 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
-Item, Content = TypeVar("Item"), TypeVar("Content")
+Item = TypeVar("Item")
+Content = TypeVar("Content")
 
 
 def read_ahead(
@@ -22,7 +23,7 @@ def read_ahead(
         count: how many items are read before the caller asks for them.
         threads: number of threads.
     """
-    waiting = deque()
+    waiting: deque[Future[Content]] = deque()
     with ThreadPoolExecutor(threads) as pool:
         try:
             for item in items:

@@ -19,6 +19,7 @@ import zipfile
 import zlib
 from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -68,7 +69,7 @@ def reading(
         raise error(f"{path}: {message}") from None
 
 
-def require_regular(path: str | os.PathLike) -> None:
+def require_regular(path: str | os.PathLike[str]) -> None:
     """Raise an error unless a path names a regular file.
 
     Opening a named pipe waits for its writer, and a device may have no end.
@@ -80,7 +81,7 @@ def require_regular(path: str | os.PathLike) -> None:
         raise OSError("not a regular file")
 
 
-def read_text_bytes(path: str | os.PathLike, limit: int = MAX_TEXT_BYTES) -> bytes:
+def read_text_bytes(path: str | os.PathLike[str], limit: int = MAX_TEXT_BYTES) -> bytes:
     """Return the content of a regular file.
 
     Args:
@@ -193,7 +194,7 @@ def read_member(archive: zipfile.ZipFile, name: str, most: int | None = None) ->
 
 def read_arrays(
     path: Path, names: Collection[str], form: int
-) -> tuple[dict[str, np.ndarray], dict]:
+) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Return the named arrays of a file, and ``about``.
 
     Args:
@@ -231,7 +232,8 @@ def parse_array(content: bytes) -> np.ndarray:
     if dtype.hasobject or math.prod(shape) * dtype.itemsize != size:
         raise ValueError(f"an array of {dtype} and shape {shape} in {size} bytes")
     file.seek(0)
-    return np.lib.format.read_array(file, allow_pickle=False)
+    array: np.ndarray = np.lib.format.read_array(file, allow_pickle=False)
+    return array
 
 
 def quantise(kernel: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -253,4 +255,5 @@ def quantise(kernel: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def dequantise(q: np.ndarray, scale: np.ndarray) -> np.ndarray:
     """Return the float32 kernel of :func:`quantise`'s values; infinity if too large."""
     with np.errstate(over="ignore", invalid="ignore"):
-        return q.astype(np.float32) * scale
+        kernel: np.ndarray = q.astype(np.float32) * scale
+    return kernel

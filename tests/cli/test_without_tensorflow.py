@@ -69,12 +69,27 @@ def test_python_prints_the_lines_of_readme(tmp_path):
 def test_public_names_that_need_more_name_what_to_install(tmp_path, name):
     script = PROLOGUE + (
         "import show_attend_tell as sat\n"
+        f"assert not hasattr(sat, {name!r})\n"
+        f"assert {name!r} not in sat.__all__ and {name!r} not in dir(sat)\n"
         f"try:\n    sat.{name}\n"
-        "except sat.ShowAttendTellError as error:\n    print(error)"
+        "except AttributeError as error:\n    print(error)"
     )
     done = python("-c", script, cwd=tmp_path)
     assert (done.stdout.count("\n"), done.stderr) == (1, "")
     assert "is not installed; run pip install 'show-attend-tell[train]'" in done.stdout
+
+
+def test_help_and_a_star_import_show_what_is_installed(tmp_path):
+    script = PROLOGUE + (
+        "import pydoc\n"
+        "import show_attend_tell as sat\n"
+        "text = pydoc.plain(pydoc.render_doc(sat))\n"
+        "assert 'class CaptioningPipeline' in text\n"
+        "from show_attend_tell import *\n"
+        "print(load.__name__, Caption.__name__, 'Captioner' in globals())"
+    )
+    done = python("-c", script, cwd=tmp_path)
+    assert (done.stdout, done.stderr) == ("load Caption False\n", "")
 
 
 def test_a_folder_is_captioned_into_a_table_and_into_metadata(tmp_path):

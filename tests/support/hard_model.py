@@ -6,7 +6,7 @@ from keras import ops
 from tiny_captioner import T
 
 from show_attend_tell.config.settings import HardAttentionSettings
-from show_attend_tell.models.lstm.fast_gradient import Selection
+from show_attend_tell.models.decoder_interface import Selection
 from show_attend_tell.models.lstm.hard_attention import LocationNoise
 
 

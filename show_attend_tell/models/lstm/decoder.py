@@ -16,6 +16,7 @@ from keras import ops
 
 from show_attend_tell.models.decoder_interface import (
     NO_DROPOUT,
+    SOFT,
     WHOLE,
     MatrixLayer,
     NextWord,
@@ -30,7 +31,6 @@ from show_attend_tell.models.lstm.attention import (
     exp_twice,
 )
 from show_attend_tell.models.lstm.cell import OrthogonalGates, lstm_update
-from show_attend_tell.models.lstm.fast_gradient import SOFT
 
 
 class LstmMemory(NamedTuple):

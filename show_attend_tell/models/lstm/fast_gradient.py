@@ -56,6 +56,7 @@ from typing import NamedTuple
 
 from keras import ops
 
+from show_attend_tell.models.decoder_interface import SOFT, Selection
 from show_attend_tell.models.lstm.attention import (
     attention_weights,
     context,
@@ -90,24 +91,6 @@ class Saved(NamedTuple):
     z: object  # (B, D)
     beta: object  # (B, 1)
     gates: object  # i, f, o, g and tanh(c_t) side by side, (B, 5n)
-
-
-class Selection(NamedTuple):
-    """The choice of the context weights l at each of T words."""
-
-    # (alpha (B, L), *inputs of the step (B, ...)) -> l (B, L), and q (B, 1), the share
-    # of the gradient of l that flows on to alpha; a function of a module, as its
-    # identity decides whether a step is compiled again
-    function: Callable
-    inputs: tuple = ()  # tensors (B, T, ...)
-
-
-def alpha_itself(alpha):
-    """Return the context weights of soft attention, alpha, and q = 1."""
-    return alpha, ops.ones_like(alpha[:, :1])
-
-
-SOFT = Selection(alpha_itself)
 
 
 def unroll(

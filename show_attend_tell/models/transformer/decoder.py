@@ -27,6 +27,7 @@ from keras import ops
 
 from show_attend_tell.models.decoder_interface import (
     NO_DROPOUT,
+    SOFT,
     WHOLE,
     CompiledParts,
     Dropouts,
@@ -34,7 +35,6 @@ from show_attend_tell.models.decoder_interface import (
     NextWord,
     product,
 )
-from show_attend_tell.models.lstm.fast_gradient import SOFT
 from show_attend_tell.models.transformer.attention import causal_bias, grid_positions
 from show_attend_tell.models.transformer.layer import (
     PhotoKeys,

@@ -17,7 +17,7 @@ from chromium import (
 
 pytest.importorskip("selenium.webdriver")
 
-from selenium.webdriver.common.by import By  # noqa: E402
+from selenium.webdriver.common.by import By
 
 pytestmark = pytest.mark.slow
 PHONE = pytest.mark.parametrize(
