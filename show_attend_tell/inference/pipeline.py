@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Unpack
 
 import numpy as np
-from PIL import Image
 
 from show_attend_tell.config import MOST_BEAM
 from show_attend_tell.config.captioner import DecodingSettings
@@ -31,7 +30,6 @@ from show_attend_tell.inference.photos import (
     OpenedPhoto,
     Photo,
     find_photos,
-    open_photo,
     read_photo,
     to_input,
 )
@@ -196,20 +194,22 @@ class CaptioningPipeline:
         request: CaptionRequest | None = None,
         present: Callable[[object], bool] | None = None,
         total: int | None = None,
+        decoding: DecodingSettings | None = None,
     ) -> Iterator[Caption | Failure]:
         """Yield the captions of photos; failures are passed through.
 
         A caption's numbers depend, by rounding, on the graph and on the photo's row in
         its batch. A photo for which `present` is true has no caption, but keeps its
         row, so that a resumed run writes the same bytes. `total` counts the photos of
-        the whole run.
+        the whole run. `decoding` is :meth:`decoding` of the request, if it is known.
         """
         request = request or CaptionRequest()
         self.require_calibration(request)
         count = total or sum(not isinstance(photo, Failure) for photo in photos)
         # Two graphs serve any number of photos.
         size = 1 if count == 1 or request.region is not None else self.engine.batch
-        decoding = dataclasses.replace(self.decoding(request), batch_size=size)
+        decoding = decoding or self.decoding(request)
+        decoding = dataclasses.replace(decoding, batch_size=size)
 
         side, resize = self.engine.side, self.engine.resize
 
@@ -225,27 +225,6 @@ class CaptioningPipeline:
                     result = unless_doubtful(result, request.min_confidence)
                 if result is not None:
                     yield result
-
-    def caption_image(
-        self,
-        image: Image.Image,
-        request: CaptionRequest | None = None,
-    ) -> Caption:
-        """Return the caption of a decoded photo.
-
-        For the same pixels it equals :meth:`caption_photos`, up to rounding.
-
-        Args:
-            image: RGB, upright, as :func:`data.preprocessing.load_photo` returns it.
-            request: the user's choices; by default the model's own.
-
-        Raises:
-            CaptionError: see :func:`data.region.region_in_view`.
-        """
-        request = request or CaptionRequest()
-        decoding = dataclasses.replace(self.decoding(request), batch_size=1)
-        opened = open_photo(Path("photo"), image, self.engine.side, self.engine.resize)
-        return self._caption_batch([opened], request, decoding, 1)[0]
 
     def save(self, file: str | os.PathLike) -> None:
         """Write the captioner, and beside it what its own file has there.

@@ -15,7 +15,7 @@ from tiny_pipeline import DECODING, photo_bytes, with_decoding
 import show_attend_tell as sat
 from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.data.preprocessing import UNREADABLE, load_photo
-from show_attend_tell.inference.photos import find_photos
+from show_attend_tell.inference.photos import find_photos, to_input
 from show_attend_tell.inference.request import CaptionRequest
 from show_attend_tell.inference.result import Caption, Failure
 from show_attend_tell.runtime.errors import CaptionError, ModelFileError
@@ -167,7 +167,7 @@ def test_the_engine_knows_the_number_of_photos(pipeline, captions):
 
 def test_an_image_gets_the_caption_of_its_file(pipeline, photo):
     expected = pipeline.caption(photo)
-    found = pipeline.caption_image(load_photo(photo))
+    found = pipeline.caption(load_photo(photo))
     assert found.to_dict() == expected.to_dict() | {"path": "photo"}
 
 
@@ -203,7 +203,8 @@ def test_several_samples_begin_with_the_one_of_the_seed(pipeline, photo):
     for seed in range(6):
         request = CaptionRequest(method="sample", seed=seed, temperature=1.5)
         (single,) = pipeline.caption_photos([photo], request)
-        several = pipeline.caption_image(image, dataclasses.replace(request, samples=5))
+        sampled = dataclasses.replace(request, samples=5)
+        (several,) = pipeline.caption_inputs([to_input(image)], sampled)
         assert several.text == single.text
         others = [one.text for one in several.alternatives]
         assert len({several.text, *others}) == 1 + len(others)

@@ -27,7 +27,17 @@ def serving(pipelines, queue_limit=32, digits=None, reader=None):
     others = {"digits": digits, "reader": reader}
     smaller = mock.patch.multiple(uploads, MEGABYTES=1, MEGAPIXELS=1)
     smaller.start()
-    app = create_app(pipelines, examples, queue_limit, **others)
+    try:
+        app = create_app(pipelines, examples, queue_limit, **others)
+        with serving_app(app) as (address, _):
+            yield address
+    finally:
+        smaller.stop()
+
+
+@contextlib.contextmanager
+def serving_app(app):
+    """Serve an application; yield the address and the server's thread."""
     taken = take_port("127.0.0.1", 0)
     server = server_of(app)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [taken]})
@@ -35,9 +45,8 @@ def serving(pipelines, queue_limit=32, digits=None, reader=None):
     try:
         while not server.started:
             time.sleep(0.01)
-        yield f"http://127.0.0.1:{taken.getsockname()[1]}"
+        yield f"http://127.0.0.1:{taken.getsockname()[1]}", thread
     finally:
         server.should_exit = True
         thread.join()
-        smaller.stop()
         taken.close()

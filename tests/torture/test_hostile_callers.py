@@ -171,6 +171,24 @@ def _send_raw(port: int, content: bytes) -> int:
     return int(parts[1]) if len(parts) > 1 and parts[1].isdigit() else 0
 
 
+def test_bodies_in_chunks_of_one_byte_stop_no_captions(server):
+    """A parser in Python spends ten seconds on each such body."""
+    tally = Tally("captions beside chunks of one byte", 1, 30)
+    head = (
+        f"POST /api/chat HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n"
+        "Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+    ).encode()
+    body = b"1\r\na\r\n" * 500_000 + b"0\r\n\r\n"
+    with ThreadPoolExecutor(20) as pool:
+        hostile = [pool.submit(_send_raw, server.port, head + body) for _ in range(20)]
+        for number in tally.within_time(range(tally.planned)):
+            reply = server.post(photo_bytes(number), seconds=30)
+            outcome, signature = _judge(reply, server)
+            tally.count(f"{reply.status}, {reply.seconds:.1f} s", outcome, signature)
+        for sent in hostile:
+            sent.result()
+
+
 def test_many_clients_are_served_or_sent_away_with_a_delay(server, world):
     """Of ten clients two post forms, and two each use one path of a protocol."""
     tally = Tally(f"{CLIENTS} clients", 0, LOAD + 30)

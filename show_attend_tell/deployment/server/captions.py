@@ -3,6 +3,7 @@
 import dataclasses
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Literal
 
 from fastapi import FastAPI, File, Form, UploadFile
@@ -12,6 +13,7 @@ from show_attend_tell.config.captioner import DecodingSettings
 from show_attend_tell.data.preprocessing import seen_region
 from show_attend_tell.deployment.server.request_queue import RequestQueue
 from show_attend_tell.deployment.server.uploads import open_upload
+from show_attend_tell.inference.photos import NamedPhoto
 from show_attend_tell.inference.pipeline import CaptioningPipeline
 from show_attend_tell.inference.request import CaptionRequest, is_sampled
 from show_attend_tell.runtime.errors import CaptionError
@@ -30,17 +32,14 @@ def _beam_of(decoding: DecodingSettings) -> int:
     return 1 if decoding.method == "greedy" else decoding.beam
 
 
-def _request_of(pipeline: CaptioningPipeline, values: dict) -> CaptionRequest:
-    """Return the request of a form's values, without a seed if nothing is sampled.
+def _decoding_of(
+    pipeline: CaptioningPipeline, request: CaptionRequest
+) -> DecodingSettings:
+    """Return the decoding settings of a request; its seed counts if words are sampled.
 
     Raises:
-        HTTPException: the region is malformed, or the model selects no locations or has
-            no attention for a region.
+        HTTPException: the model selects no locations, or has no attention for a region.
     """
-    try:
-        request = CaptionRequest(**values, samples=SAMPLES)
-    except CaptionError as error:
-        raise HTTPException(422, str(error)) from None
     decoding = pipeline.decoding(dataclasses.replace(request, seed=None))
     generator = pipeline.engine.generator
     if decoding.locations != "expected" and not generator.selects_locations:
@@ -53,7 +52,9 @@ def _request_of(pipeline: CaptioningPipeline, values: dict) -> CaptionRequest:
         raise HTTPException(
             422, "`region` needs a model with attention; name another `model`"
         )
-    return request if is_sampled(decoding) else dataclasses.replace(request, seed=None)
+    if request.seed is not None and is_sampled(decoding):
+        return dataclasses.replace(decoding, seed=request.seed)
+    return decoding
 
 
 def add_captions(
@@ -107,24 +108,38 @@ def add_captions(
             raise HTTPException(
                 422, f"`model` must be one of {list(pipelines)}. Received: {model!r}"
             )
-        pipeline, content = pipelines[model], await photo.read()
-        values = {"method": method, "beam": beam, "temperature": temperature}
-        values |= {"locations": locations, "seed": seed, "region": region or None}
-        request = _request_of(pipeline, values)
-        answer = await queue.run(_caption_upload, pipeline, content, request)
+        pipeline = pipelines[model]
+        try:
+            request = CaptionRequest(
+                method=method,
+                beam=beam,
+                temperature=temperature,
+                locations=locations,
+                seed=seed,
+                region=region or None,
+                samples=SAMPLES,
+            )
+        except CaptionError as error:  # of a malformed region
+            raise HTTPException(422, str(error)) from None
+        decoding = _decoding_of(pipeline, request)
+        content = await photo.read()
+        answer = await queue.run(_caption_upload, pipeline, content, request, decoding)
         name = (photo.filename or "photo").encode("utf-8", "replace").decode()
-        used = _used(pipeline.decoding(request))
-        return answer | {"model": model, "photo": name, "settings": used}
+        return answer | {"model": model, "photo": name, "settings": _used(decoding)}
 
 
 def _caption_upload(
-    pipeline: CaptioningPipeline, content: bytes, request: CaptionRequest
+    pipeline: CaptioningPipeline,
+    content: bytes,
+    request: CaptionRequest,
+    decoding: DecodingSettings,
 ) -> dict:
     """Return the values for JSON of an uploaded photo's caption."""
     start = time.monotonic()
     image = open_upload(content)
+    photo = NamedPhoto(Path("photo"), image)
     try:
-        caption = pipeline.caption_image(image, request)
+        (caption,) = pipeline.caption_inputs([photo], request, decoding=decoding)
     except CaptionError as error:  # of a region that is not inside the photo
         raise HTTPException(422, str(error)) from None
     region = seen_region(image.size, pipeline.engine.side, pipeline.engine.resize)

@@ -23,6 +23,8 @@ _HEADERS = {
     "Cache-Control": "no-cache",
 }
 _DISCARDED = 2**28  # bytes read of the body of a refused request
+BODY_SECONDS = 60  # seconds for the whole body of a request
+SILENT_SECONDS = 10  # seconds between two parts of a body
 
 
 def refusal(
@@ -46,11 +48,41 @@ def refusal(
     return JSONResponse(body, status, headers)
 
 
+class _TimedBody:
+    """Receives the body of a request within its time limits."""
+
+    def __init__(self, receive: Receive):
+        self._receive = receive
+        self._end = asyncio.get_running_loop().time() + BODY_SECONDS
+        self._is_whole = False
+
+    async def __call__(self) -> Message:
+        """Return the next message; that of a client that leaves may take for ever.
+
+        Raises:
+            HTTPException: the body is late.
+        """
+        if self._is_whole:
+            return await self._receive()
+        silent = asyncio.get_running_loop().time() + SILENT_SECONDS
+        try:
+            async with asyncio.timeout_at(min(silent, self._end)):
+                message = await self._receive()
+        except TimeoutError:
+            reason = "the request did not arrive in time; send it again"
+            raise HTTPException(408, reason, {"Connection": "close"}) from None
+        self._is_whole = not message.get("more_body", False)
+        return message
+
+
 async def _discard(receive: Receive) -> None:
     """Read the whole body; a client that cannot finish sending misses the response."""
     left = _DISCARDED
     while left > 0:
-        message = await receive()
+        try:
+            message = await receive()
+        except HTTPException:  # it is late
+            return
         left -= len(message.get("body", b""))
         if message["type"] != "http.request" or not message.get("more_body"):
             return
@@ -67,8 +99,8 @@ async def _refuse(
 class Guard:
     """Middleware that refuses requests before they are handled, and adds headers.
 
-    It refuses large bodies and requests from the pages of other servers: otherwise a
-    page of another site could send its visitors' requests to this server.
+    It refuses large and late bodies and requests from the pages of other servers:
+    otherwise a page of another site could send its visitors' requests to this server.
 
     Args:
         app: the application.
@@ -84,6 +116,7 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        receive = _TimedBody(receive)
         headers = Headers(scope=scope)
         length = headers.get("content-length", "0")
         server = f"{scope['scheme']}://{headers.get('host', '')}".lower()

@@ -281,7 +281,7 @@ def _caption(pipeline: CaptioningPipeline, photo: str):
             "the photo must be base64, or a data URI with base64. Received: "
             f"{quote(photo, 30)}; this server fetches nothing",
         ) from None
-    return pipeline.caption_image(open_upload(content))
+    return pipeline.caption(open_upload(content))
 
 
 def _line(answer: _Answer, content: dict) -> Response:

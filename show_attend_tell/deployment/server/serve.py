@@ -1,27 +1,34 @@
 """Serve an application on a port until Ctrl-C; limit its connections and their time."""
 
 import asyncio
+import contextvars
+import functools
 import json
 import logging
-import math
+import re
 import socket
 
-import h11
 import uvicorn
-from fastapi import FastAPI
-from starlette.responses import JSONResponse
-from starlette.types import Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from show_attend_tell.deployment.server.middleware import BODY_SECONDS
 from show_attend_tell.runtime.errors import PortError
 
 MAX_CONNECTIONS = 256  # served at a time; as many more get status 503
+MAX_PIPELINED = 16  # requests of one connection that wait for their responses
+IDLE_SECONDS = 10  # seconds between two requests of a connection
+HEAD_SECONDS = 10  # seconds for the whole head of a request
+# Longer than `BODY_SECONDS`, after which a request whose body is read gets status 408:
+# this limit is for bodies that nobody reads.
+REQUEST_SECONDS = BODY_SECONDS + 10
 READ_SECONDS = 60  # seconds that a client may take to read a part of a response
-SILENT_SECONDS = 10  # seconds between two parts of a request
-# Seconds for the whole head and for the whole body of a request.
-_SECONDS = {h11.IDLE: 10, h11.SEND_BODY: 60}
-_LATE = {"error": "the request did not arrive in time; send it again"}
-_CROWDED = {"error": "too many connections; send the request again later"}
+MAX_HEAD = 65_536  # bytes of a request's head, or between two parts of its body
+# Offers of another protocol, by Java and `curl --http2`, are ignored, because httptools
+# drops the body of such a request.
+_OFFER = re.compile(rb"\r\nupgrade:", re.IGNORECASE)
+_CROWDED = "too many connections; send the request again later"
+_LARGE = f"the head of a request must have at most {MAX_HEAD} bytes; make it smaller"
 
 
 def take_port(host: str, port: int) -> socket.socket:
@@ -41,18 +48,19 @@ def take_port(host: str, port: int) -> socket.socket:
         ) from None
 
 
-def server_of(app: FastAPI) -> uvicorn.Server:
+def server_of(app: ASGIApp) -> uvicorn.Server:
     """Build the server of an application; its ``run(sockets=[...])`` blocks."""
     logger = logging.getLogger("uvicorn.error")
     logger.setLevel(logging.ERROR)  # malformed requests are warnings
     logger.addFilter(_is_unexpected)
     config = uvicorn.Config(
-        app,
-        http=LimitedProtocol,
+        _count_responses(app),
+        http=functools.partial(LimitedConnection, open_connections=set()),
         ws="none",
         lifespan="off",
         log_config=None,
         access_log=False,
+        timeout_keep_alive=IDLE_SECONDS,
         timeout_graceful_shutdown=3,
     )
     return uvicorn.Server(config)
@@ -65,86 +73,143 @@ def _is_unexpected(record: logging.LogRecord) -> bool:
     return not counted and not isinstance(error, asyncio.CancelledError)
 
 
-async def _refuse_crowd(scope: Scope, receive: Receive, send: Send) -> None:
-    """Respond that there are too many connections."""
-    headers = {"Retry-After": "10", "Connection": "close"}
-    await JSONResponse(_CROWDED, 503, headers)(scope, receive, send)
+# The connection of the request that a task handles: ASGI has no name for it.
+_connection: contextvars.ContextVar["LimitedConnection"] = contextvars.ContextVar(
+    "connection"
+)
 
 
-class LimitedProtocol(H11Protocol):
-    """HTTP/1.1 connection with time limits for its requests and responses.
+def _count_responses(app: ASGIApp) -> ASGIApp:
+    """Return an application that tells a connection of each response that ended."""
 
-    Uvicorn's settings limit only the time between two requests of a connection. A slow
-    client could otherwise hold every connection open, so this class overrides the
-    protocol, whose attributes are not a public interface of Uvicorn.
+    async def counting_app(scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await app(scope, receive, send)
+        finally:
+            _connection.get().response_ended()
+
+    return counting_app
+
+
+class LimitedConnection(HttpToolsProtocol):
+    """HTTP/1.1 connection with limits that Uvicorn has no settings for.
+
+    The head of a request must arrive in time and within a size, its client must read
+    the response, and few requests may wait on one connection. The time of a body that
+    is read is limited by :class:`middleware.Guard`.
+
+    Only methods of ``asyncio.Protocol`` and callbacks of httptools' parser, which are
+    public interfaces, are overridden, and no attribute of Uvicorn's is read. Names with
+    two underscores cannot collide with those attributes.
     """
 
-    _timer: asyncio.TimerHandle | None = None
-    _reading: asyncio.TimerHandle | None = None
-    _state: type | None = None  # of the client: sending the head, the body, or done
-    _end = math.inf  # time at which this state must have ended
+    def __init__(self, *, open_connections: set, **arguments):
+        """Take the open connections of this server, and Uvicorn's own arguments."""
+        super().__init__(**arguments)
+        self.__open = open_connections
+        self.__is_crowded = False
+        self.__arrival: asyncio.TimerHandle | None = None
+        self.__reading: asyncio.TimerHandle | None = None
+        self.__is_head = True  # whether the next bytes belong to a request's head
+        self.__unused = 0  # bytes received since the last part of a request
+        self.__waiting = 0  # requests without a complete response
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         """Start the time limit of the first request; refuse too many connections."""
         super().connection_made(transport)
+        self.__transport = transport
         # With 0, `pause_writing` is called whenever the client reads too slowly.
         transport.set_write_buffer_limits(high=0)
-        if len(self.connections) > 2 * MAX_CONNECTIONS:
+        self.__open.add(self)
+        self.__is_crowded = len(self.__open) > MAX_CONNECTIONS
+        if len(self.__open) > 2 * MAX_CONNECTIONS:
             transport.abort()
-        elif len(self.connections) > MAX_CONNECTIONS:
-            self.app = _refuse_crowd
-        self._restart_timer()
+        else:
+            self.__expect(HEAD_SECONDS)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop the time limits."""
+        self.__open.discard(self)
+        self.__expect_nothing()
+        self.resume_writing()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Handle bytes, unless too many make no part of a request."""
+        if self.__is_crowded:
+            self.__refuse("503 Service Unavailable", _CROWDED, b"retry-after: 10\r\n")
+            return
+        _connection.set(self)  # the task that handles a request inherits it
+        self.__unused += len(data)
+        if self.__is_head:
+            head, end, body = data.partition(b"\r\n\r\n")
+            data = _OFFER.sub(b"\r\nignored-upgrade:", head) + end + body
+        super().data_received(data)
+        if self.__unused > MAX_HEAD and not self.__transport.is_closing():
+            self.__refuse("431 Request Header Fields Too Large", _LARGE)
 
     def pause_writing(self) -> None:
         """Start the time limit of the client's reading."""
         super().pause_writing()
-        self._reading = self.loop.call_later(READ_SECONDS, self.transport.abort)
+        loop = asyncio.get_running_loop()
+        self.__reading = loop.call_later(READ_SECONDS, self.__transport.abort)
 
     def resume_writing(self) -> None:
         """Stop the time limit of the client's reading."""
         super().resume_writing()
-        if self._reading is not None:
-            self._reading.cancel()
-            self._reading = None
+        if self.__reading is not None:
+            self.__reading.cancel()
+            self.__reading = None
 
-    def data_received(self, data: bytes) -> None:
-        """Handle bytes and restart the time limit."""
-        super().data_received(data)
-        self._restart_timer()
+    def on_message_begin(self) -> None:
+        """Start the time limit of a head."""
+        self.__unused = 0
+        self.__expect(HEAD_SECONDS)
+        super().on_message_begin()
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the time limits."""
-        super().connection_lost(exc)
-        self.resume_writing()
-        self._stop_timer()
+    def on_headers_complete(self) -> None:
+        """Start the time limit of a body, unless too many requests wait."""
+        self.__is_head = False
+        self.__unused = 0
+        self.__expect(REQUEST_SECONDS)
+        self.__waiting += 1
+        if self.__waiting > MAX_PIPELINED:
+            self.__transport.abort()
+        super().on_headers_complete()
 
-    def _restart_timer(self) -> None:
-        state, now = self.conn.their_state, self.loop.time()
-        if state is not self._state:
-            self._state, self._end = state, now + _SECONDS.get(state, math.inf)
-        self._stop_timer()
-        if state in _SECONDS and not self.transport.is_closing():
-            end = min(self._end, now + SILENT_SECONDS)
-            self._timer = self.loop.call_at(end, self._close_late)
+    def on_body(self, body: bytes) -> None:
+        """Note that the bytes received are of use."""
+        self.__unused = 0
+        super().on_body(body)
 
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+    def on_message_complete(self) -> None:
+        """Stop the time limit of the request."""
+        self.__is_head = True
+        self.__unused = 0
+        self.__expect_nothing()
+        super().on_message_complete()
 
-    def _close_late(self) -> None:
-        """Close the connection; a request without a response gets status 408."""
-        if self.transport.is_closing():
-            return
-        if self.conn.our_state is h11.SEND_RESPONSE:
-            self.cycle.disconnected = True  # the application's response is not sent
-            body = json.dumps(_LATE).encode()
-            headers = [
-                ("Content-Type", "application/json"),
-                ("Content-Length", str(len(body))),
-                ("Connection", "close"),
-            ]
-            response = h11.Response(status_code=408, headers=headers)
-            for event in (response, h11.Data(data=body), h11.EndOfMessage()):
-                self.transport.write(self.conn.send(event))
-        self.transport.close()
+    def response_ended(self) -> None:
+        """Note that one request less waits for its response."""
+        self.__waiting -= 1
+
+    def __expect(self, seconds: float) -> None:
+        """Close the connection unless the part of the request arrives in time."""
+        self.__expect_nothing()
+        loop = asyncio.get_running_loop()
+        self.__arrival = loop.call_later(seconds, self.__transport.close)
+
+    def __expect_nothing(self) -> None:
+        if self.__arrival is not None:
+            self.__arrival.cancel()
+            self.__arrival = None
+
+    def __refuse(self, status: str, reason: str, headers: bytes = b"") -> None:
+        """Respond to what is no complete request, and close the connection."""
+        body = json.dumps({"error": reason}).encode()
+        head = (
+            f"HTTP/1.1 {status}\r\ncontent-type: application/json\r\n"
+            f"content-length: {len(body)}\r\nconnection: close\r\n"
+        )
+        self.__transport.write(head.encode() + headers + b"\r\n" + body)
+        self.__transport.close()

@@ -85,6 +85,18 @@ def test_the_models_own_decoding_is_the_default(pipeline, rotated_photo):
     assert greedy["text"] == model.caption(rotated_photo, beam=1).text
 
 
+def test_a_request_has_one_set_of_decoding_settings(address, pipeline, monkeypatch):
+    asked, decoding = [], pipeline.decoding
+
+    def counted(request=None):
+        asked.append(request)
+        return decoding(request)
+
+    monkeypatch.setattr(pipeline, "decoding", counted)
+    assert ask(address, locations="sampled", seed=4).ok
+    assert len(asked) == 1
+
+
 def test_a_transformer_selects_no_locations_and_the_mean_no_region(pipeline, rng):
     captioner = tiny_transformer.build(rng, model={"attention": "mean"})
     transformer = CaptioningPipeline(captioner.generator, pipeline.encoder)

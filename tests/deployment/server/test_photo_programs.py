@@ -251,17 +251,17 @@ def test_paths_and_methods_that_do_not_exist_have_errors_of_the_protocol(address
 
 
 def test_a_client_that_leaves_gives_up_its_place(pipeline, monkeypatch, caplog):
-    go, queues, caption_image = threading.Event(), [], pipeline.caption_image
+    go, queues, caption = threading.Event(), [], pipeline.caption
 
     def slow(*arguments):
         assert go.wait(60)
-        return caption_image(*arguments)
+        return caption(*arguments)
 
     def make_queue(limit):
         queues.append(RequestQueue(limit))
         return queues[0]
 
-    monkeypatch.setattr(pipeline, "caption_image", slow)
+    monkeypatch.setattr(pipeline, "caption", slow)
     monkeypatch.setattr(app, "RequestQueue", make_queue)
     with serving({"tiny": pipeline}, 2) as address, ThreadPoolExecutor(2) as pool:
         (queue,), body = queues, ollama_body(PHOTO)
