@@ -17,6 +17,7 @@ from data_prep.preparation import Problem, Problems, printable
 from show_attend_tell.data.preprocessing import is_photo
 from show_attend_tell.runtime.errors import DataError, one_line
 from show_attend_tell.runtime.files import atomic_path
+from show_attend_tell.runtime.folders import is_left_alone, walk_folders
 from show_attend_tell.runtime.progress import progress_bar
 from show_attend_tell.runtime.untrusted import (
     DAMAGED,
@@ -55,16 +56,11 @@ def is_safe(member: zipfile.ZipInfo) -> bool:
     return bool(name) and not (outside or link or "\0" in name)
 
 
-def _is_hidden(name: str) -> bool:
-    return name == "__MACOSX" or name.startswith(".")
-
-
 def find_files(folder: Path, leave_out: Path, problems: Problems) -> list[Path]:
     """Return every file below a folder, sorted, shallow files first.
 
-    Hidden files, hidden folders and folders below the fourth level are ignored.
-    Symlinked folders are followed unless they point back into the folder or to a
-    folder above it, so that no file is found twice.
+    Folders below the fourth level are ignored, and what
+    :func:`~show_attend_tell.runtime.folders.walk_folders` leaves alone.
 
     Args:
         folder: the folder to search.
@@ -74,30 +70,14 @@ def find_files(folder: Path, leave_out: Path, problems: Problems) -> list[Path]:
     Raises:
         OSError: the folder itself cannot be read.
     """
-    root = os.path.realpath(folder)
-    visited = {os.path.realpath(leave_out)}
     files: list[Path] = []
-
-    def report(error: OSError) -> None:
-        if Path(error.filename) == folder:
-            raise error
-        problems.add(Problem.UNREADABLE_FOLDER, f"{error.filename}: {error.strerror}")
-
-    for place, folders, names in os.walk(folder, onerror=report, followlinks=True):
-        entered = []
-        deepest = len(Path(place).relative_to(folder).parts) == _DEPTH
-        for name in () if deepest else sorted(folders):
-            path = Path(place, name)
-            real = os.path.realpath(path)
-            points_back = os.path.commonpath([real, root]) in (real, root)
-            if not (_is_hidden(name) or (path.is_symlink() and points_back)):
-                entered += [] if real in visited else [name]
-                visited.add(real)
-        folders[:] = entered  # os.walk enters these only
-        for name in sorted(names):
-            path = Path(place, name)
-            if _is_hidden(name):
-                continue
+    for place, entries, error in walk_folders(folder, _DEPTH, [leave_out]):
+        if error is not None:
+            if Path(place) == folder:
+                raise error
+            problems.add(Problem.UNREADABLE_FOLDER, f"{place}: {error.strerror}")
+        for entry in entries:
+            path = Path(entry.path)
             if os.path.isfile(path):  # Path.is_file raises for a link that loops
                 files.append(path)
             else:
@@ -175,7 +155,7 @@ class DataFolder:
                 self.problems.add(
                     Problem.UNSAFE_ENTRY, f"{path.name}: {member.filename!r}"
                 )
-            elif not member.is_dir() and not any(map(_is_hidden, parts)):
+            elif not member.is_dir() and not any(map(is_left_alone, parts)):
                 yield Packed(path, member)
 
     def text_names(self, pattern: str) -> list[str]:

@@ -24,6 +24,7 @@ from show_attend_tell.data.preprocessing import (
     upright_rgb,
 )
 from show_attend_tell.runtime.errors import PhotoError, one_line
+from show_attend_tell.runtime.folders import walk_folders
 
 VIEW = 512  # longest side of a displayed photo, in pixels
 
@@ -49,9 +50,8 @@ def find_photos(
 
     A file is yielded whatever its suffix. Inside a folder only files with one of
     ``data.preprocessing.PHOTO_SUFFIXES`` are yielded, sorted by name, before those of
-    its subfolders; hidden files and folders are ignored. Symlinked folders are followed
-    unless they point back into the folder being scanned, and no folder is scanned
-    twice.
+    its subfolders, in the order and with the exceptions of
+    :func:`runtime.folders.walk_folders`.
 
     Args:
         paths: files and folders; a Failure is passed through.
@@ -75,34 +75,13 @@ def find_photos(
 
 def _scan(root: Path) -> Iterator[Path | Failure]:
     """Yield the photos in a folder and its subfolders."""
-    real_root = os.path.realpath(root)
-    scanned = {real_root}
-    waiting = [(os.fspath(root), real_root)]  # folders, and their paths without links
-    while waiting:  # no recursion, for folders may be nested deeply
-        folder, real = waiting.pop()
-        try:
-            with os.scandir(folder) as scan:
-                entries = sorted(scan, key=lambda entry: entry.name)
-        except OSError as error:
+    for folder, files, error in walk_folders(root):
+        if error is not None:
             yield Failure(Path(folder), f"{folder}: {error.strerror}")
-            continue
-        subfolders = []
-        stems = {Path(entry.name).stem for entry in entries if is_photo(entry.name)}
-        for entry in entries:
-            if entry.name.startswith("."):
-                continue
-            if os.path.isdir(entry.path):
-                inside = os.path.join(real, entry.name)
-                if entry.is_symlink():
-                    inside = os.path.realpath(entry.path)
-                    if os.path.commonpath([inside, real_root]) in (inside, real_root):
-                        continue  # it points back
-                if inside not in scanned:
-                    scanned.add(inside)
-                    subfolders.append((entry.path, inside))
-            elif not (is_raw(entry.name) and Path(entry.name).stem in stems):
+        stems = {Path(entry.name).stem for entry in files if is_photo(entry.name)}
+        for entry in files:
+            if not (is_raw(entry.name) and Path(entry.name).stem in stems):
                 yield from _check(Path(entry.path))
-        waiting += reversed(subfolders)
 
 
 def _check(path: Path) -> Iterator[Path | Failure]:
