@@ -1,7 +1,6 @@
 """Write captions into XMP sidecars of photos, and keep the words of a person."""
 
 import contextlib
-import shutil
 from pathlib import Path
 
 from show_attend_tell.inference.photo_words import (
@@ -13,7 +12,7 @@ from show_attend_tell.inference.photo_words import (
 from show_attend_tell.inference.result import DOUBTFUL, Failure, as_sentence, is_below
 from show_attend_tell.inference.xmp import MAX_BYTES, XmpPacket
 from show_attend_tell.runtime.errors import MetadataError, plural
-from show_attend_tell.runtime.files import atomic_path
+from show_attend_tell.runtime.files import atomic_write, is_read_only, rewrite
 from show_attend_tell.runtime.untrusted import read_text_bytes
 
 __all__ = ["MetadataWriter", "read_sidecar", "sidecar_of", "words_in_photo"]
@@ -41,7 +40,8 @@ class MetadataWriter:
 
     Words of a person are kept: in the packet, in the photo's EXIF and IPTC fields, and
     in its sidecars. Captions of this package are renewed unless the same model and
-    settings wrote them. Captions of low confidence are left out.
+    settings wrote them. Captions of low confidence are left out. A sidecar of another
+    program keeps its owner, mode, attributes and hard links; a read-only one stays.
 
     Attributes:
         written: number of sidecars written.
@@ -129,9 +129,11 @@ class MetadataWriter:
             self.left_out += 1
             return None
         packet.set_caption(sentence, self.made_by, confidence)
-        with atomic_path(path) as temporary:
-            temporary.write_bytes(packet.to_bytes())
-            if path.exists():
-                shutil.copymode(path, temporary)
+        if path.exists():
+            if is_read_only(path):
+                raise MetadataError(f"{path.name} is read-only; make it writable")
+            rewrite(path, packet.to_bytes())
+        else:
+            atomic_write(path, packet.to_bytes())
         self.written += 1
         return path

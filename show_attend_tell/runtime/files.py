@@ -5,9 +5,12 @@ not finished; :func:`locked` prevents this.
 """
 
 import contextlib
+import errno
 import hashlib
+import io
 import os
 import shutil
+import stat
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,7 +27,8 @@ def atomic_path(path: str | Path, unique: bool = False) -> Iterator[Path]:
 
     The temporary file keeps the suffix, which some writers read, and is removed if the
     body raises an error. The body may make a folder instead of a file; a folder
-    replaces only an empty folder.
+    replaces only an empty folder. A replaced file gives its owner, mode and attributes
+    to the new one, as far as this user may give them.
 
     Args:
         path: the file or folder to write; its parent folder is made.
@@ -43,6 +47,7 @@ def atomic_path(path: str | Path, unique: bool = False) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         _remove(temporary)  # left by a process that was killed
         yield temporary
+        _copy_ownership(path, temporary)
         os.replace(temporary, path)
     except OSError as error:
         # A full disk fails writes, whose errors name no file.
@@ -77,6 +82,76 @@ def atomic_write(path: str | Path, content: str | bytes) -> None:
     data = content.encode("utf-8") if isinstance(content, str) else content
     with atomic_path(path) as temporary:
         temporary.write_bytes(data)
+
+
+def rewrite(path: str | Path, content: bytes) -> None:
+    """Replace the content of a file of another program, and change nothing else of it.
+
+    The file keeps its owner, mode, attributes and hard links. It is replaced atomically
+    where a new file can have them all; otherwise its old content is restored if writing
+    fails.
+
+    Raises:
+        OSError: the file is absent, read-only, or cannot be written.
+    """
+    path = Path(path)
+    if is_read_only(path):
+        raise PermissionError(errno.EACCES, "read-only", str(path))
+    if path.stat().st_nlink == 1:
+        with contextlib.suppress(PermissionError), atomic_path(path) as temporary:
+            temporary.write_bytes(content)
+            _copy_ownership(path, temporary)
+            if _ownership(temporary) != _ownership(path):
+                raise PermissionError(errno.EPERM, "other owner", str(path))
+            return
+    old = path.read_bytes()
+    with path.open("r+b", buffering=0) as file:
+        try:
+            _overwrite(file, content)
+        except OSError:
+            _overwrite(file, old)
+            raise
+
+
+def is_read_only(path: Path) -> bool:
+    """Return whether a file may not be written, also by the superuser, who could."""
+    return not path.stat().st_mode & 0o222 or not os.access(path, os.W_OK)
+
+
+def _overwrite(file: io.FileIO, content: bytes) -> None:
+    """Write the whole content of an open file."""
+    file.seek(0)
+    left = memoryview(content)
+    while left:
+        left = left[file.write(left) :]
+    file.truncate()
+
+
+def _copy_ownership(source: Path, target: Path) -> None:
+    """Give a file the owner, mode and attributes of another, as far as possible."""
+    try:
+        old = source.lstat()
+    except OSError:  # a new file
+        return
+    if not (stat.S_ISREG(old.st_mode) and target.is_file()):
+        return
+    new = target.stat()
+    with contextlib.suppress(OSError, AttributeError):  # Windows has no owners
+        if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid):
+            os.chown(target, old.st_uid, old.st_gid)
+    with contextlib.suppress(OSError):
+        shutil.copystat(source, target)
+        os.utime(target)
+
+
+def _ownership(path: Path) -> tuple:
+    """Return the owner, mode and extended attributes of a file."""
+    found = path.stat()
+    attributes = {}
+    if hasattr(os, "listxattr"):
+        with contextlib.suppress(OSError):  # not on this file system
+            attributes = {name: os.getxattr(path, name) for name in os.listxattr(path)}
+    return found.st_uid, found.st_gid, found.st_mode, attributes
 
 
 @contextlib.contextmanager

@@ -89,6 +89,24 @@ def test_a_sidecar_without_a_description_keeps_its_fields_and_its_mode(jpeg, wri
     assert writer.find_packet(jpeg).caption == "A dog."
 
 
+def test_a_sidecar_of_others_keeps_its_links_and_a_read_only_one_stays(jpeg, writer):
+    start, end = PERSON.index("<dc:description>"), PERSON.index("</rdf:Description>")
+    rating = PERSON[:start] + PERSON[end:]
+    sidecar_of(jpeg).write_text(rating)
+    os.link(sidecar_of(jpeg), jpeg.with_name("backup"))
+    assert writer.write(jpeg, "a dog")
+    assert "A dog." in jpeg.with_name("backup").read_text()
+    sidecar_of(jpeg).unlink()
+    sidecar_of(jpeg).write_text(rating)
+    sidecar_of(jpeg).chmod(0o444)
+    assert writer.write(jpeg, "a dog") is None
+    assert sidecar_of(jpeg).read_text() == rating
+    (failure,) = writer.failures
+    assert failure.reason == (
+        f"{jpeg}: metadata not written: {jpeg.name}.xmp is read-only; make it writable"
+    )
+
+
 def save_exif(path, text):
     exif = Image.Exif()
     exif[0x010E] = text

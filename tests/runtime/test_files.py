@@ -1,13 +1,16 @@
 """Atomic writing: the old file or the new one, never a part."""
 
+import contextlib
 import errno
 import multiprocessing
 import os
 import threading
 
 import pytest
+from full_disk import files_of_at_most
 
-from show_attend_tell.runtime.files import atomic_path, atomic_write, locked
+from show_attend_tell.runtime import files
+from show_attend_tell.runtime.files import atomic_path, atomic_write, locked, rewrite
 
 
 @pytest.mark.parametrize(
@@ -170,3 +173,76 @@ def test_unique_temporary_files_let_two_writers_finish(tmp_path):
         two.write_text("content")
     assert path.read_text() == "content"
     assert os.listdir(tmp_path) == ["part.h5"]
+
+
+def test_a_replaced_file_keeps_its_mode_and_attributes(tmp_path):
+    path = tmp_path / "file.txt"
+    atomic_write(path, "old")
+    path.chmod(0o640)
+    attributes = set_attribute(path)
+    atomic_write(path, "new")
+    assert path.read_text() == "new"
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert attributes == attributes_of(path)
+
+
+def set_attribute(path):
+    """Set an extended attribute where the file system has them; return all."""
+    with contextlib.suppress(OSError, AttributeError):
+        os.setxattr(path, "user.tag", b"holiday")
+    return attributes_of(path)
+
+
+def attributes_of(path):
+    try:
+        return {name: os.getxattr(path, name) for name in os.listxattr(path)}
+    except (OSError, AttributeError):
+        return {}
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid(), reason="needs root")
+def test_the_superuser_gives_a_file_back_to_its_owner(tmp_path):
+    path = tmp_path / "file.txt"
+    for write in (atomic_write, rewrite):
+        path.write_text("old")
+        os.chown(path, 1000, 1001)
+        path.chmod(0o640)
+        write(path, b"new")
+        found = path.stat()
+        assert (found.st_uid, found.st_gid) == (1000, 1001)
+        assert found.st_mode & 0o777 == 0o640
+
+
+def test_a_file_with_several_names_is_written_in_place(tmp_path):
+    path = tmp_path / "file.txt"
+    path.write_text("old and longer")
+    os.link(path, tmp_path / "other")
+    rewrite(path, b"new")
+    assert (tmp_path / "other").read_bytes() == b"new"
+    assert path.samefile(tmp_path / "other")
+    path.chmod(0o444)
+    with pytest.raises(PermissionError):
+        rewrite(path, b"newer")
+    assert path.read_bytes() == b"new"
+    assert sorted(os.listdir(tmp_path)) == ["file.txt", "other"]
+
+
+def test_a_file_whose_owner_cannot_be_kept_is_written_in_place(tmp_path, monkeypatch):
+    path = tmp_path / "file.txt"
+    path.write_text("old")
+    before = path.stat().st_ino
+    known = files._ownership(path)
+    answers = iter([known, ()])  # as if another user owned it
+    monkeypatch.setattr(files, "_ownership", lambda path: next(answers))
+    rewrite(path, b"new")
+    assert (path.read_bytes(), path.stat().st_ino) == (b"new", before)
+    assert os.listdir(tmp_path) == ["file.txt"]
+
+
+def test_a_failed_write_in_place_restores_the_old_content(tmp_path):
+    path = tmp_path / "file.txt"
+    path.write_bytes(b"old")
+    os.link(path, tmp_path / "other")
+    with files_of_at_most(100), pytest.raises(OSError, match="too large"):
+        rewrite(path, b"new" * 100)
+    assert path.read_bytes() == b"old"

@@ -59,8 +59,7 @@ def test_a_walk_stops_at_its_depth_and_before_folders_left_out(tmp_path):
     (tmp_path / "a" / "b" / "c").mkdir(parents=True)
     (tmp_path / "left out").mkdir()
     found = [
-        listing.folder
-        for listing in walk_folders(tmp_path, 2, [tmp_path / "left out"])
+        listing.folder for listing in walk_folders(tmp_path, 2, [tmp_path / "left out"])
     ]
     names = ["", "a", "a/b"]
     assert found == [str(tmp_path / name) for name in names]
