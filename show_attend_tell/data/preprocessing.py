@@ -131,16 +131,47 @@ def pillow_warnings_ignored() -> Iterator[None]:
                 _restore.close()
 
 
+# White of pictures whose levels have more than 8 bits and an unknown scale: the first
+# that their largest level does not exceed.
+_WHITES = {"F": (1.0, 255.0, 65_535.0), "I": (255.0, 65_535.0, 2.0**31 - 1)}
+_OVERSHOOT = 1.1  # a resized picture may exceed its white by as much
+
+
 def _to_rgb(image: Image.Image) -> Image.Image:
-    """Convert a picture to RGB: 16 bits are scaled to 8, transparency becomes white."""
-    if image.mode.startswith("I"):
-        grey = np.clip(np.asarray(image, np.float64) / 257, 0, 255)  # 65535 = 257*255
-        image = Image.fromarray(np.rint(grey).astype(np.uint8))
+    """Convert a picture to RGB with 8 bits; transparency becomes white."""
+    if image.mode[0] in "IF":
+        image = _to_eight_bits(image)
     if image.has_transparency_data:
         image = image.convert("RGBA")
         white = Image.new("RGBA", image.size, "white")
         image = Image.alpha_composite(white, image)
     return image.convert("RGB")
+
+
+def _to_eight_bits(image: Image.Image) -> Image.Image:
+    """Scale a grey picture of 16-bit, 32-bit or floating-point levels to 8 bits.
+
+    Floating-point levels usually reach from 0 to 1, and some programs store levels of
+    8 bits as 32-bit numbers. NaN becomes black.
+
+    Raises:
+        ValueError: the levels have no known scale.
+    """
+    levels = np.asarray(image, np.float64)
+    if image.mode.startswith("I;16"):
+        white = 65_535.0
+    else:
+        levels = np.nan_to_num(levels, posinf=np.inf, neginf=-np.inf)
+        largest = np.abs(levels).max(initial=0)
+        whites = (x for x in _WHITES[image.mode] if largest <= x * _OVERSHOOT)
+        white = next(whites, None)
+        if white is None:
+            raise ValueError(
+                f"its levels reach {largest:g}, of no known scale; export it with 8 or "
+                "16 bits"
+            )
+    grey = np.clip(levels / white, 0, 1) * 255
+    return Image.fromarray(np.rint(grey).astype(np.uint8))
 
 
 def upright_rgb(image: Image.Image) -> Image.Image:

@@ -192,6 +192,40 @@ def test_colours_become_eight_bits_and_transparency_white(image, options, pixels
 
 
 @pytest.mark.parametrize(
+    ("levels", "kind"),
+    [
+        (np.float32([[0, 0.5, 1]]), "TIFF"),
+        (np.float32([[0, 127.5, 255]]), "TIFF"),
+        (np.float32([[0, 32767.5, 65535]]), "TIFF"),
+        (np.float32([[-0.02, 0.5, 1.05]]), "TIFF"),  # resized: it overshoots
+        (np.float32([[np.nan, 0.5, 1]]), "TIFF"),
+        (np.int32([[0, 128, 255]]), "TIFF"),
+        (np.int32([[0, 32768, 65535]]), "TIFF"),
+        (np.int32([[0, 2**30, 2**31 - 1]]), "TIFF"),
+        (np.uint16([[0, 32768, 65535]]), "TIFF"),
+        (np.uint16([[0, 32768, 65535]]), "PNG"),
+        (np.uint16([[0, 32768, 65535]]), "PPM"),
+    ],
+)
+def test_levels_of_every_scale_become_eight_bits(levels, kind):
+    photo = load_photo(as_file(Image.fromarray(levels), kind))
+    assert np.asarray(photo)[0, :, 0].tolist() == [0, 128, 255]
+
+
+def test_a_dark_picture_of_sixteen_bits_stays_dark():
+    levels = np.uint16([[0, 200, 255]])
+    for kind in ("TIFF", "PNG"):
+        assert np.asarray(load_photo(as_file(Image.fromarray(levels), kind))).max() == 1
+
+
+@pytest.mark.parametrize("largest", [1e9, np.inf])
+def test_levels_of_no_known_scale_are_refused(largest):
+    levels = Image.fromarray(np.float32([[0, largest]]))
+    with refused(PhotoError, "of no known scale; export it with 8 or 16 bits"):
+        load_photo(as_file(levels, "TIFF"))
+
+
+@pytest.mark.parametrize(
     ("mode", "kind"),
     [("L", "PNG"), ("LA", "PNG"), ("1", "PNG"), ("P", "GIF"), ("CMYK", "JPEG")],
 )
