@@ -29,12 +29,12 @@ def _seconds(cluster, job, arguments, items, workers: int) -> float:
 
 
 def _feature_tasks(folder: Path, files: list[Path], identity: dict) -> Iterator:
-    from data_prep.feature_shard import Shard
+    from data_prep.feature_part import Part
     from show_attend_tell.cluster.pool import WorkItem
 
     for number in range(_TASKS + 2):
-        shard = Shard(folder / f"{number}.h5", identity, False, tuple(map(str, files)))
-        yield WorkItem(f"shard {number}", (shard, tuple(files)))
+        part = Part(folder / f"{number}.h5", identity, False, tuple(map(str, files)))
+        yield WorkItem(f"part {number}", (part, tuple(files)))
 
 
 def _caption_tasks(folder: Path, files: list[Path]) -> Iterator:
@@ -79,7 +79,7 @@ def measure(work: str, photos: int, rounds: int) -> dict:
             for workers in (1, 2) if number % 2 else (2, 1):
                 works = {
                     "features": (
-                        cluster_features.shard_writer,
+                        cluster_features.part_writer,
                         (encoder, identity, count),
                         _feature_tasks(folder, files, identity),
                     ),

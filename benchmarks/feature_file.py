@@ -8,7 +8,7 @@ import numpy as np
 
 from benchmarks import synthetic
 from benchmarks.sizes import Sizes
-from data_prep.feature_shard import COMPRESSION
+from data_prep.feature_part import COMPRESSION
 from show_attend_tell.data.features import FORMAT
 
 _TEXT = h5py.string_dtype("utf-8")

@@ -18,7 +18,8 @@ _THREAD = {"TF_NUM_INTRAOP_THREADS": "1", "OMP_NUM_THREADS": "1"}
 _PHOTOS = 64
 _UPDATES = 6
 _TASKS = 2000
-_ROWS, _SHARDS = 100_000, 200
+_ROWS = 100_000
+_PARTS = 200
 _PENDING = (10, 100, 1000)  # references that the driver waits for
 
 
@@ -36,13 +37,13 @@ def _seconds(run, *arguments) -> float:
 
 
 def features(network: str, layer: str, weights: str, photos: str | None) -> dict:
-    """Run the feature worker of a cluster on one shard after a warm-up."""
+    """Run the feature worker of a cluster on one part after a warm-up."""
     from show_attend_tell.runtime.tensorflow_startup import start_tensorflow
 
     start_tensorflow()
     from data_prep.extract import decode
-    from data_prep.feature_shard import Shard
-    from show_attend_tell.cluster.features import shard_writer
+    from data_prep.feature_part import Part
+    from show_attend_tell.cluster.features import part_writer
     from show_attend_tell.config.settings import EncoderSettings
     from show_attend_tell.models.encoder.network import Encoder
 
@@ -56,12 +57,12 @@ def features(network: str, layer: str, weights: str, photos: str | None) -> dict
         def run(write: Callable, count: int) -> int:
             chosen = tuple(files[:count])
             path = Path(folder, f"{count}.h5")
-            shard = Shard(path, identity, False, tuple(map(str, chosen)))
-            write((shard, chosen))
+            part = Part(path, identity, False, tuple(map(str, chosen)))
+            write((part, chosen))
             return path.stat().st_size
 
         before = time.process_time()
-        write = shard_writer(settings, identity, 10**6)
+        write = part_writer(settings, identity, 10**6)
         run(write, 32)
         warm = time.process_time() - before
         start = time.process_time()
@@ -124,9 +125,9 @@ def updates(precision: str) -> dict:
 
 
 def metadata() -> dict:
-    """Read a manifest of 100,000 rows; join the index of 200 shards, and open it."""
+    """Read a manifest of 100,000 rows; join 200 parts, and open the file."""
     from benchmarks.feature_file import identity
-    from data_prep.feature_writer import SHARD_ROWS, FeatureWriter
+    from data_prep.feature_writer import PART_ROWS, FeatureWriter
     from show_attend_tell.data.features import FeatureReader
     from show_attend_tell.data.manifest import Photo, read_manifest, write_manifest
 
@@ -139,20 +140,22 @@ def metadata() -> dict:
         found["s of reading a row"] = _seconds(read_manifest, path) / _ROWS
         memory = _memory(lambda: read_manifest(path))
         found["bytes of memory for a row"] = memory / _ROWS
-        count = _SHARDS * SHARD_ROWS
+        count = _PARTS * PART_ROWS
         tiny = identity(Sizes(locations=1, annotation_width=1))
-        features = np.ones((SHARD_ROWS, 1, 1), np.float16)
+        features = np.ones((PART_ROWS, 1, 1), np.float16)
         path = Path(folder, "features.h5")
-        with FeatureWriter(path, tiny, ids[:count], shards=True) as writer:
+        with FeatureWriter(path, tiny, ids[:count]) as writer:
             for number in writer.missing:
-                writer.shard(number).write(features, [""] * SHARD_ROWS)
-            found["s of a shard for the index"] = _seconds(writer.finish) / _SHARDS
-        size = Path(folder, "features.shards", "index.h5").stat().st_size
-        found["bytes of the index a photo"] = size / count
+                writer.part(number).write(features, [""] * PART_ROWS)
+            found["s of a part to join"] = _seconds(writer.finish) / _PARTS
+        # One location of one value, so that nearly all bytes are not features.
+        found["bytes of the file a photo, without its features"] = (
+            path.stat().st_size / count
+        )
         seconds = _seconds(lambda: FeatureReader(writer.path).close())
-        found["s of opening the index a photo"] = seconds / count
+        found["s of opening the file a photo"] = seconds / count
         memory = _memory(lambda: FeatureReader(writer.path))
-        found["bytes of memory for the index a photo"] = memory / count
+        found["bytes of memory for the open file a photo"] = memory / count
     return found
 
 

@@ -39,7 +39,7 @@ class Assumptions:
 
     Attributes:
         photo: VGG16 on one core, JPEG file to written feature; measured.
-        task_photos: photos of a task, ``data_prep.feature_writer.SHARD_ROWS``.
+        task_photos: photos of a task, ``data_prep.feature_writer.PART_ROWS``.
         set_photos: photos of one data set; a larger collection is divided into sets
             that are extracted one after the other, as the driver holds the rows of a
             whole manifest in memory; assumed.
@@ -49,7 +49,7 @@ class Assumptions:
             release_logs/1.12.0/benchmarks/many_actors.json); published.
         task: work of the driver on a task; measured with two workers.
         wait: more of it for each worker that it waits for; measured.
-        shard: reading a shard's columns for the index; measured.
+        part: joining a part to the file; measured.
         spread: standard deviation of the logarithm of a task's or update's time;
             assumed.
         slow_tasks: share of tasks that are stragglers; assumed.
@@ -78,7 +78,7 @@ class Assumptions:
     actor: float = 1 / 389
     task: float = Rates.task
     wait: float = Rates.wait
-    shard: float = Rates.shard
+    part: float = Rates.part
     spread: float = 0.1
     slow_tasks: float = 0.02
     slow_updates: float = 0.001
@@ -197,7 +197,7 @@ def features(photos: int, workers: int, a: Assumptions, seed: int = 0) -> Queue:
     each = -(-photos // sets)
     tasks = -(-each // a.task_photos)
     queue = run_queue(tasks, workers, a.photo * a.task_photos, a, seed)
-    alone = each * a.manifest_row + tasks * a.shard  # the workers wait for the driver
+    alone = each * a.manifest_row + tasks * a.part  # the workers wait for the driver
     return Queue(sets * (alone + queue.seconds), sets * queue.deaths)
 
 

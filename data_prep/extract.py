@@ -17,10 +17,13 @@ from data_prep.disk import format_bytes, free_bytes
 from data_prep.feature_writer import FeatureWriter
 from show_attend_tell.config.settings import Experiment
 from show_attend_tell.data import manifest
-from show_attend_tell.data.features import FeatureReader, feature_path
+from show_attend_tell.data.features import (
+    FeatureReader,
+    feature_path,
+    require_no_shards,
+)
 from show_attend_tell.data.manifest import Photo
 from show_attend_tell.data.preprocessing import load_photo
-from show_attend_tell.data.shard_store import feature_set, require_url, shards_folder
 from show_attend_tell.data.splits import data_folders
 from show_attend_tell.models.encoder.network import Encoder
 from show_attend_tell.runtime.errors import FeatureError, PhotoError, plural
@@ -37,13 +40,13 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class FeatureReport:
-    """Counts, sizes and problems of one feature set."""
+    """Counts, sizes and problems of one feature file."""
 
-    path: Path  # the file or the folder of shards
+    path: Path
     photos: int
     extracted: int  # photos whose features this run has added
     seconds: float  # duration of this run's extraction
-    size: int  # bytes of the set
+    size: int  # bytes of the file
     dense_size: int  # bytes of its values without compression
     unreadable: dict[str, str]  # id -> reason, of each photo without features
 
@@ -68,14 +71,11 @@ def extract(
     overwrite: bool = False,
     progress: bool = True,
     mirror_splits: Sequence[str] = (),
-    shards: bool = False,
-    write_shards: Callable | None = None,
-    store: str | None = None,
+    write_parts: Callable | None = None,
 ) -> list[FeatureReport]:
     """Extract the features of the photos of all splits of an experiment's data sets.
 
     After an interruption the next call resumes, and the files have the same bytes.
-    Features that exist as a file or as shards, complete or not, keep their form.
     Photos that could not be read are tried again by every call.
 
     Args:
@@ -88,13 +88,9 @@ def extract(
         progress: whether to draw a progress bar on standard error.
         mirror_splits: further splits whose mirrored photos are extracted, each to a
             file of its own.
-        shards: whether new features become a folder of shards in place of a file, see
-            :mod:`data.features`.
-        write_shards: function that writes the missing shards of a
-            :class:`FeatureWriter`, whose rows are photos; :func:`write_shards_here` by
+        write_parts: function that writes the missing parts of a
+            :class:`FeatureWriter`, whose rows are photos; :func:`write_parts_here` by
             default.
-        store: URL below which new shards become objects, such as
-            ``s3://bucket/folder``; see :mod:`data.shard_store`.
 
     Raises:
         EncoderError: the encoder cannot be built.
@@ -103,7 +99,6 @@ def extract(
             photos, another extraction is running, or the disk is too small.
         ManifestError: a manifest is absent or malformed.
     """
-    store = None if store is None else require_url(store)
     settings = experiment.encoder
     if encoder_weights is not None:
         settings = dataclasses.replace(settings, weights=str(encoder_weights))
@@ -128,17 +123,16 @@ def extract(
         )
     encoder = Encoder(settings)
     encoder.expect(sum(len(photos) for _, photos, mirror in jobs if not mirror))
-    write_shards, files = write_shards or write_shards_here, []
-    if overwrite:
-        for path, photos, _ in jobs:
+    write_parts = write_parts or write_parts_here
+    files = []
+    for path, photos, _ in jobs:
+        require_no_shards(path)
+        if overwrite:
             _require_replaceable(path, photos)
     for path, photos, mirror in jobs:
-        url = store and f"{store}/{path.parent.name}/{shards_folder(path).name}"
         ids = [photo.id for photo in photos]
-        writer = FeatureWriter(
-            path, encoder.identity(), ids, mirror, overwrite, shards, url
-        )
-        files.append(_extract_set(encoder, writer, photos, write_shards, progress))
+        writer = FeatureWriter(path, encoder.identity(), ids, mirror, overwrite)
+        files.append(_extract_file(encoder, writer, photos, write_parts, progress))
     return files
 
 
@@ -168,7 +162,7 @@ def _require_readable(path: Path, photos: Sequence[Photo]) -> None:
 
 def _require_replaceable(path: Path, photos: Sequence[Photo]) -> None:
     """Raise a FeatureError if features would be lost that cannot be extracted again."""
-    if not feature_set(path).exists():
+    if not path.exists():
         return
     _require_readable(path, photos)
     try:
@@ -185,21 +179,21 @@ def _require_replaceable(path: Path, photos: Sequence[Photo]) -> None:
         )
 
 
-def _extract_set(
+def _extract_file(
     encoder: Encoder,
     writer: FeatureWriter,
     photos: list[Photo],
-    write_shards: Callable,
+    write_parts: Callable,
     progress: bool,
 ) -> FeatureReport:
-    """Write one feature set unless it is complete."""
+    """Write one feature file unless it is complete."""
     L = encoder.grid[0] * encoder.grid[1]
     dense_size = len(photos) * L * encoder.width * _FLOAT16
     start = time.perf_counter()
     tried: set[str] = set()  # ids of photos that this run reads
     with writer:
         if writer.complete:
-            tried = _extract_unreadable(encoder, writer, photos, write_shards, progress)
+            tried = _extract_unreadable(encoder, writer, photos, write_parts, progress)
         else:
             rows = [row for number in writer.missing for row in writer.rows(number)]
             tried = {photos[row].id for row in rows}
@@ -212,9 +206,9 @@ def _extract_set(
                 format_bytes(dense_size),
                 format_bytes(free_bytes(writer.path.parent)),
             )
-            write_shards(encoder, writer, photos, progress)
+            write_parts(encoder, writer, photos, progress)
             writer.finish()
-        size = writer.size()
+        size = writer.path.stat().st_size
     seconds = time.perf_counter() - start
     with FeatureReader(writer.path) as reader:
         return FeatureReport(
@@ -232,16 +226,16 @@ def _extract_unreadable(
     encoder: Encoder,
     writer: FeatureWriter,
     photos: list[Photo],
-    write_shards: Callable,
+    write_parts: Callable,
     progress: bool,
 ) -> set[str]:
-    """Add to a complete set the photos that could not be read before and can be now.
+    """Add to a complete file the photos that could not be read before and can be now.
 
     Returns:
         The ids of these photos.
 
     Raises:
-        FeatureError: the set has no features, and still no photo can be read.
+        FeatureError: the file has no features, and still no photo can be read.
     """
     with FeatureReader(writer.path) as present:
         if not present.rows:
@@ -253,21 +247,21 @@ def _extract_unreadable(
         }
         if not rows:
             return set()
-        writer.reopen(rows)
-        empty = []  # shards without features, which are extracted as usual
+        writer.reopen()
+        empty = []  # parts without features, which are extracted as usual
         for number in writer.missing:
             if any(photos[row].id in present.rows for row in writer.rows(number)):
-                _complete_shard(encoder, writer, photos, present, number, rows)
+                _complete_part(encoder, writer, photos, present, number, rows)
             else:
                 empty.append(number)
     writer.missing = empty
     if empty:
-        write_shards(encoder, writer, photos, progress)
+        write_parts(encoder, writer, photos, progress)
     writer.finish()
     return {photos[row].id for row in rows}
 
 
-def _complete_shard(
+def _complete_part(
     encoder: Encoder,
     writer: FeatureWriter,
     photos: list[Photo],
@@ -275,14 +269,14 @@ def _complete_shard(
     number: int,
     readable: set[int],
 ) -> None:
-    """Write a shard from its present features and those of newly readable photos.
+    """Write a part from its present features and those of newly readable photos.
 
     Args:
         encoder: computes the features.
-        writer: writes the shard.
+        writer: writes the part.
         photos: the photo of each row.
-        present: reader of the complete set.
-        number: the shard.
+        present: reader of the complete file.
+        number: the part.
         readable: rows of the photos to encode.
     """
     rows = writer.rows(number)
@@ -300,28 +294,28 @@ def _complete_shard(
         for row, annotations, problem in zip(new, encoded, problems, strict=True):
             features[row - rows.start] = annotations
             reasons[row - rows.start] = problem
-    writer.shard(number).write(features, reasons)
+    writer.part(number).write(features, reasons)
 
 
-def write_shards_here(
+def write_parts_here(
     encoder: Encoder, writer: FeatureWriter, photos: list[Photo], progress: bool
 ) -> None:
-    """Write all missing shards; decode photos and write shards in threads."""
+    """Write all missing parts; decode photos and write parts in threads."""
     paths = (photos[row].path for n in writer.missing for row in writer.rows(n))
     threads = min(8, usable_cores())
     decoded = decoded_photos(encoder, paths, writer.mirrored, threads)
     with contextlib.closing(decoded), writer.progress_bar(progress) as bar:
 
         def encode(number: int) -> tuple:
-            of_shard = itertools.islice(decoded, len(writer.rows(number)))
-            return number, *encode_photos(encoder, of_shard, bar.update)
+            of_part = itertools.islice(decoded, len(writer.rows(number)))
+            return number, *encode_photos(encoder, of_part, bar.update)
 
         def write(number: int, features: np.ndarray, problems: list[str]) -> None:
-            writer.shard(number).write(features, problems)
+            writer.part(number).write(features, problems)
 
         encoded = map(encode, writer.missing)
-        for _ in read_ahead(lambda shard: write(*shard), encoded):
-            pass  # a thread writes a shard while the next one is encoded
+        for _ in read_ahead(lambda part: write(*part), encoded):
+            pass  # a thread writes a part while the next one is encoded
 
 
 def encode_photos(
@@ -329,11 +323,11 @@ def encode_photos(
     photos: Iterator[tuple[np.ndarray, str]],
     advance: Callable[[int], object] = lambda photos: None,
 ) -> tuple[np.ndarray, list[str]]:
-    """Return the features of a shard and its problems.
+    """Return the features of a part and its problems.
 
     Args:
         encoder: computes the features.
-        photos: the shard's photos from :func:`decoded_photos`.
+        photos: the part's photos from :func:`decoded_photos`.
         advance: called with the number of photos of each batch.
 
     Returns:

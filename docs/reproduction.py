@@ -29,7 +29,6 @@ from show_attend_tell.config.experiments import (
 )
 from show_attend_tell.config.settings import parse_toml, read_experiment_file
 from show_attend_tell.data.features import feature_path
-from show_attend_tell.data.shard_store import feature_set
 from show_attend_tell.runtime.errors import ShowAttendTellError, nearest
 from show_attend_tell.runtime.files import atomic_write
 from show_attend_tell.runtime.machine import git_revision
@@ -138,7 +137,7 @@ def run_row(
         splits = (None, "train") if mirrored else (None,)
         folder, encoder = WORK / experiment.data.name, experiment.encoder
         files = [feature_path(folder, encoder, split) for split in splits]
-        if not all(feature_set(file).exists() for file in files):
+        if not all(file.exists() for file in files):
             done.append(_run("features", verbs["features"]))
     if "script" in row:
         command = [sys.executable, *shlex.split(row["script"])]

@@ -90,18 +90,6 @@ def nodes():
     nodes.shutdown()
 
 
-@pytest.fixture(scope="session")
-def s3() -> str:
-    """The URL of a bucket of an S3 server on this machine."""
-    for name in ("s3fs", "moto"):
-        pytest.importorskip(name, reason="needs the packages of '.[test]'")
-    import local_s3
-
-    server = local_s3.start()
-    yield f"s3://{local_s3.BUCKET}"
-    server.stop()
-
-
 def pytest_runtest_setup(item):
     """Skip tests marked ``gpu`` where TensorFlow sees no graphics processor."""
     if item.get_closest_marker("gpu"):

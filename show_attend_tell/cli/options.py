@@ -25,7 +25,7 @@ class LocalPath(click.Path):
         if isinstance(value, str) and _URL.match(value):
             self.fail(
                 f"must be a path. Received: {value!r}; mount the store, or copy its "
-                "files. Only `features --store` takes a URL.",
+                "files.",
                 parameter,
                 context,
             )

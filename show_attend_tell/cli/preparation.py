@@ -53,18 +53,6 @@ def prepare(experiment, changes, work, data, on_problem, limit) -> None:
     help="Also extract the mirrored photos of this split, for eval --mirror; "
     "repeatable.",
 )
-@click.option(
-    "--shards",
-    is_flag=True,
-    help="Write a folder of shards in place of one file, as --cluster does.",
-)
-@click.option(
-    "--store",
-    metavar="URL",
-    help="Write the shards into an object store, such as s3://bucket/folder; header "
-    "and index remain in the prepared folder. Each machine that reads them downloads "
-    "each shard once.",
-)
 @cluster_options
 @limit_option
 def features(
@@ -74,8 +62,6 @@ def features(
     encoder_weights,
     overwrite,
     mirror_splits,
-    shards,
-    store,
     cluster,
     workers,
     limit,
@@ -94,12 +80,11 @@ def features(
         "encoder_weights": encoder_weights,
         "overwrite": overwrite,
         "mirror_splits": mirror_splits,
-        "store": store,
     }
     if cluster is None:
         from data_prep.extract import extract
 
-        sets = extract(settings, work, shards=shards, **options)
+        sets = extract(settings, work, **options)
     else:
         from show_attend_tell.cluster.features import extract_on_cluster
 

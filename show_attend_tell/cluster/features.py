@@ -1,7 +1,7 @@
-"""Extract features on a Ray cluster, one shard for each work item.
+"""Extract features on a Ray cluster, one part of the feature file a work item.
 
-The driver reads the manifest and writes the header and the index; the workers read the
-photos and write the shards. All use the same paths.
+The driver reads the manifest, writes the header and joins the parts; the workers read
+the photos and write the parts. All use the same paths.
 """
 
 import functools
@@ -14,7 +14,7 @@ from data_prep.extract import (
     encode_photos,
     extract,
 )
-from data_prep.feature_shard import Shard
+from data_prep.feature_part import Part
 from data_prep.feature_writer import FeatureWriter
 from show_attend_tell.cluster.pool import Cluster, WorkItem, connected
 from show_attend_tell.config.settings import EncoderSettings, Experiment
@@ -27,12 +27,12 @@ from show_attend_tell.runtime.tensorflow_startup import start_keras
 _DECODERS = 2  # threads of a worker
 
 
-def shard_writer(
+def part_writer(
     settings: EncoderSettings, identity: dict, photos: int
-) -> Callable[[tuple[Shard, tuple[Path, ...]]], None]:
-    """Build the encoder in a worker process; return the function that writes a shard.
+) -> Callable[[tuple[Part, tuple[Path, ...]]], None]:
+    """Build the encoder in a worker process; return the function that writes a part.
 
-    The argument of the function is a shard and the paths of its photos.
+    The argument of the function is a part and the paths of its photos.
 
     Args:
         settings: settings of the driver's encoder.
@@ -55,10 +55,11 @@ def shard_writer(
             "weights on every node"
         )
 
-    def write(job: tuple[Shard, tuple[Path, ...]]) -> None:
-        shard, photos = job
-        decoded = decoded_photos(encoder, photos, shard.mirrored, _DECODERS)
-        shard.write(*encode_photos(encoder, decoded))
+    def write(job: tuple[Part, tuple[Path, ...]]) -> None:
+        part, photos = job
+        decoded = decoded_photos(encoder, photos, part.mirrored, _DECODERS)
+        features, problems = encode_photos(encoder, decoded)
+        part.write(features, problems)
 
     return write
 
@@ -72,8 +73,8 @@ def extract_on_cluster(
 ) -> list[FeatureReport]:
     """Extract the features of an experiment's data on a cluster.
 
-    New features become a folder of shards. Its bytes do not depend on the workers if
-    their processors are of the same kind.
+    The bytes of the file do not depend on the workers if their processors are of the
+    same kind.
 
     Args:
         experiment: see :func:`data_prep.extract.extract`.
@@ -91,13 +92,12 @@ def extract_on_cluster(
         return extract(
             experiment,
             work,
-            shards=True,
-            write_shards=functools.partial(_write_shards, cluster, workers),
+            write_parts=functools.partial(_write_parts, cluster, workers),
             **options,
         )
 
 
-def _write_shards(
+def _write_parts(
     cluster: Cluster,
     workers: int | None,
     encoder: Encoder,
@@ -105,19 +105,19 @@ def _write_shards(
     photos: list[Photo],
     progress: bool,
 ) -> None:
-    """Write all missing shards; see :func:`data_prep.extract.write_shards_here`."""
+    """Write all missing parts; see :func:`data_prep.extract.write_parts_here`."""
     arguments = encoder.settings, encoder.identity(), encoder.expected
     with writer.progress_bar(progress) as bar:
-        written = cluster.run(shard_writer, arguments, _items(writer, photos), workers)
+        written = cluster.run(part_writer, arguments, _items(writer, photos), workers)
         for item, _ in written:
             bar.update(len(item.payload[1]))
 
 
 def _items(writer: FeatureWriter, photos: list[Photo]) -> Iterator[WorkItem]:
-    """Yield the missing shards."""
+    """Yield the missing parts."""
     for number in writer.missing:
         paths = tuple(photos[row].path for row in writer.rows(number))
         # The header and photos show whether a worker sees the same folders.
         files = writer.header_file, *paths
-        name = f"shard {number} of {writer.path}"
-        yield WorkItem(name, (writer.shard(number), paths), files)
+        name = f"part {number} of {writer.path}"
+        yield WorkItem(name, (writer.part(number), paths), files)

@@ -1,11 +1,10 @@
-"""Read feature sets and define their HDF5 layout: names, types and attributes.
+"""Read feature files and define their HDF5 layout: names, types and attributes.
 
-A set holds the features of N photos in shards, which are HDF5 files, and has one index.
-It is a single file, ``features-<network>-<layer>.h5``, which is its own index and only
-shard; or a folder, ``features-<network>-<layer>.shards``, of ``index.h5``, of
-``header.json`` (the encoder and the photos, written first) and of the shards
-``000000.h5``, ``000001.h5`` and so on, each of ``shard_rows`` photos but the last. The
-shards may be in an object store, see :mod:`data.shard_store`.
+The features of N photos are one file, ``features-<network>-<layer>.h5``. A script needs
+nothing of this package to read it::
+
+    import h5py, hdf5plugin  # hdf5plugin registers the decompression
+    annotations = h5py.File(path)["features"][row]  # (L, D) float16
 
 ==============  ===========  ==========================================================
 ``features``    (N, L, D)    float16, one chunk per photo, zeros if not written
@@ -15,12 +14,10 @@ shards may be in an object store, see :mod:`data.shard_store`.
 ``checksums``   (N,)         uint32, CRC-32 of each photo's compressed chunk
 ==============  ===========  ==========================================================
 
-The index of a folder has all columns but ``features``; a shard has ``features``,
-``problems`` and ``checksums`` of its photos. Both have the attribute ``digest``
-(SHA-256 of all but the features); the index has the attributes ``format``
-(:data:`FORMAT`), ``identity`` (JSON of ``Encoder.identity``), ``mirrored`` (bool),
-``complete`` (bool) and, in a folder, ``shard_rows``. Files of version 0.1 have neither
-``checksums`` nor ``digest`` and are read without these tests.
+Attributes are ``format`` (:data:`FORMAT`), ``identity`` (JSON of
+``Encoder.identity``), ``mirrored`` (bool), ``complete`` (bool) and ``digest`` (SHA-256
+of all but the features). Until an extraction ends, its parts are in a folder beside the
+file, see :mod:`data_prep.feature_writer`.
 
 HDF5's own checksum of chunks protects a chunk but not the tree that finds it, so that a
 flipped bit there may return another photo's values.
@@ -31,7 +28,6 @@ import hashlib
 import json
 import threading
 import zlib
-from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -41,21 +37,12 @@ import numpy as np
 
 from show_attend_tell.config.settings import EncoderSettings
 from show_attend_tell.data.encoder_identity import identity_difference
-from show_attend_tell.data.shard_store import (
-    INDEX,
-    feature_set,
-    open_store,
-    parts_folder,
-    shard_name,
-)
 from show_attend_tell.runtime.errors import FeatureError
 from show_attend_tell.runtime.hdf5_objects import own_item
 from show_attend_tell.runtime.untrusted import parse_json, reading, require_regular
 
 FORMAT = 1
 _REMEDY = "extract the features again"
-# A process may open 1,024 files by default, and training reads two feature sets.
-_OPEN = 256
 
 
 def feature_path(
@@ -73,14 +60,34 @@ def feature_path(
     return Path(folder) / f"features-{settings.network}-{settings.layer}{ending}"
 
 
+def parts_folder(path: str | Path) -> Path:
+    """Return the folder of a feature file's parts until they are joined."""
+    return Path(f"{Path(path)}.parts")
+
+
+def require_no_shards(path: Path) -> None:
+    """Raise a FeatureError if version 0.3 wrote a folder of shards and no file.
+
+    Args:
+        path: path of the feature file.
+    """
+    shards = path.with_suffix(".shards")
+    if shards.is_dir() and not path.exists():
+        raise FeatureError(
+            f"{shards}: a folder of shards, as version 0.3 wrote it; run "
+            f"`show-attend-tell convert {shards}` to join it to one file, or delete it "
+            "to extract the features again"
+        )
+
+
 class FeatureReader(contextlib.AbstractContextManager):
-    """Read an open feature set photo by photo, never as a whole.
+    """Read an open feature file photo by photo, never as a whole.
 
     Use the reader as a context manager or call :meth:`close`. Several threads may share
     it.
 
     Attributes:
-        path: path of the file or the folder.
+        path: path of the file.
         image_ids: N ids in the order of the rows.
         shape: (N, L, D).
         rows: id -> row, of each photo that was written.
@@ -88,35 +95,33 @@ class FeatureReader(contextlib.AbstractContextManager):
         attributes: ``format``, ``identity`` (a dict), ``mirrored``, ``complete``.
 
     Raises:
-        FeatureError: the set is absent, damaged or incomplete, was made by an encoder
-            other than ``identity``, or its object store does not answer.
+        FeatureError: the file is absent, damaged or incomplete, or was made by an
+            encoder other than ``identity``.
     """
 
     def __init__(self, path: str | Path, identity: dict | None = None):
-        """Open a set and verify all but the features.
+        """Open a file and verify all but the features.
 
         Args:
-            path: path of the file, or of the file whose place the shards take.
+            path: path of the file.
             identity: identity of the encoder that must have made the features; any
                 encoder by default.
         """
-        self.path = feature_set(path)
+        self.path = Path(path)
         self._lock = threading.Lock()
-        self._shards: OrderedDict[int, h5py.Dataset] = OrderedDict()  # by last use
-        self._store = None
-        self._index = _open_index(self.path)
+        self._file = _open(self.path)
         try:
             with reading(self.path, FeatureError, _REMEDY):
-                self._read_index()
-                self._find_shards()
+                self._read_columns()
+                self._find_features()
                 self._verify(identity)
         except BaseException:
             self.close()
             raise
 
-    def _read_index(self) -> None:
+    def _read_columns(self) -> None:
         """Read attributes and columns, or raise one of :data:`DAMAGED`."""
-        file = self._index
+        file = self._file
         text = _as_text(file.attrs["identity"])
         identity = parse_json(text)
         if not isinstance(identity, dict):
@@ -151,28 +156,23 @@ class FeatureReader(contextlib.AbstractContextManager):
         named = zip(self.image_ids, reasons, strict=True)
         self.problems = {name: reason for name, reason in named if reason}
 
-    def _find_shards(self) -> None:
-        """Verify the first shard and that the others exist; they are opened later."""
-        file, count = self._index, len(self.image_ids)
+    def _find_features(self) -> None:
+        """Find the features and verify their shape, or raise a ValueError."""
+        self._features = _own_dataset(self._file, "features")
         identity = self.attributes["identity"]
-        if self.path.is_dir():
-            self._shard_rows = int(file.attrs["shard_rows"])
-            if self._shard_rows < 1:
-                raise ValueError("`shard_rows` must be at least 1")
-            grid, width = identity["grid"], identity["width"]
-            self._store = open_store(self.path)
-            present = self._store.sizes()
-            for number in range(-(-count // self._shard_rows)):
-                if shard_name(number) not in present:
-                    raise ValueError(f"the shard {shard_name(number)} is absent")
-        else:
-            self._shard_rows = max(count, 1)
-            features = self._shards[0] = _own_dataset(file, "features")
-            grid = identity.get("grid", features.shape[1:2])
-            width = identity.get("width", features.shape[-1])
+        count = len(self.image_ids)
+        grid = identity.get("grid", self._features.shape[1:2])
+        width = identity.get("width", self._features.shape[-1])
         self.shape = (count, int(np.prod(grid)), int(width))
-        if count:
-            self._require_layout(0, self._shard(0))
+        if not count:
+            return
+        features = self._features
+        whole = features.shape == self.shape and 0 not in self.shape
+        if not whole or features.dtype != np.float16:
+            raise ValueError(
+                f"`features` must be {self.shape} float16. Received: "
+                f"{features.shape} {features.dtype}"
+            )
 
     def _verify(self, identity: dict | None) -> None:
         attributes = self.attributes
@@ -214,7 +214,7 @@ class FeatureReader(contextlib.AbstractContextManager):
                 f"{self.path}: photo {name!r} has no features: "
                 f"{self.problems.get(name, 'no reason is stored')}"
             )
-        # Each row is read once, in the order of the shards.
+        # Each row is read once, in the order of the file.
         unique, positions = np.unique(order, return_inverse=True)
         features = np.empty((len(unique), locations, width), np.float16)
         with self._lock:
@@ -223,59 +223,23 @@ class FeatureReader(contextlib.AbstractContextManager):
         return features[positions]  # (unique, L, D) -> (B, L, D)
 
     def _read_row(self, row: int, features: np.ndarray, position: int) -> None:
-        number, place = divmod(row, self._shard_rows)
-        remedy = "run `features --overwrite`"
-        if self._store is not None:
-            damaged = self._store.place(shard_name(number))
-            remedy = f"delete {damaged}; then run `features` again"
         photo = f"{self.path}: the features of photo {self.image_ids[row]!r}"
-        with reading(photo, FeatureError, remedy):
-            shard = self._shard(number)
+        with reading(photo, FeatureError, "run `features --overwrite`"):
+            if not self._file:
+                raise ValueError("the reader is closed")
             if self._checksums is not None:
-                mask, chunk = shard.id.read_direct_chunk((place, 0, 0))
+                mask, chunk = self._features.id.read_direct_chunk((row, 0, 0))
                 if zlib.crc32(chunk, mask) != self._checksums[row]:
                     raise ValueError("its checksum differs")
-            shard.read_direct(features, np.s_[place], np.s_[position])
-
-    def _shard(self, number: int) -> h5py.Dataset:
-        """Return the features of a shard, open, or raise one of :data:`DAMAGED`."""
-        if not self._index:
-            raise ValueError("the reader is closed")
-        features = self._shards.pop(number, None)
-        if features is None:
-            path = self._store.local(shard_name(number))
-            require_regular(path)
-            file = h5py.File(path, "r")
-            try:
-                features = _own_dataset(file, "features")
-                self._require_layout(number, features)
-            except BaseException:
-                file.close()
-                raise
-        self._shards[number] = features
-        if len(self._shards) > _OPEN:
-            self._shards.popitem(last=False)[1].file.close()
-        return features
-
-    def _require_layout(self, number: int, features: h5py.Dataset) -> None:
-        count, *shape = self.shape
-        rows = min(self._shard_rows, count - number * self._shard_rows)
-        whole = features.shape == (rows, *shape) and 0 not in shape
-        if not whole or features.dtype != np.float16:
-            raise ValueError(
-                f"`features` must be {(rows, *shape)} float16. Received: "
-                f"{features.shape} {features.dtype}"
-            )
+            self._features.read_direct(features, np.s_[row], np.s_[position])
 
     def close(self) -> None:
-        """Close all files; later reads fail."""
+        """Close the file; later reads fail."""
         with self._lock:
-            while self._shards:
-                self._shards.popitem()[1].file.close()
-            self._index.close()
+            self._file.close()
 
     def __exit__(self, *error: object) -> None:
-        """Close all files."""
+        """Close the file."""
         self.close()
 
 
@@ -286,7 +250,7 @@ def index_digest(
     problems: Sequence[str],
     checksums: Sequence[int],
 ) -> str:
-    """Return the SHA-256 of everything in a set besides its features.
+    """Return the SHA-256 of everything in a file besides its features.
 
     The arguments are the attributes and columns of the module's docstring; `identity`
     is the text of its attribute.
@@ -296,18 +260,17 @@ def index_digest(
     return hashlib.sha256(texts.encode() + numbers).hexdigest()
 
 
-def _open_index(path: Path) -> h5py.File:
-    is_folder = path.is_dir()
-    file = path / INDEX if is_folder else path
-    if not file.exists() and (is_folder or parts_folder(path).exists()):
-        raise FeatureError(
-            f"{path}: incomplete; run the extraction again to continue it"
-        )
-    with reading(
-        file, FeatureError, _REMEDY, "feature file; run `prepare`, then `features`"
-    ):
-        require_regular(file)
-        return h5py.File(file, "r")
+def _open(path: Path) -> h5py.File:
+    if not path.exists():
+        if parts_folder(path).exists():
+            raise FeatureError(
+                f"{path}: incomplete; run the extraction again to continue it"
+            )
+        require_no_shards(path)
+    absent = "feature file; run `prepare`, then `features`"
+    with reading(path, FeatureError, _REMEDY, absent):
+        require_regular(path)
+        return h5py.File(path, "r")
 
 
 def _as_text(value: str | bytes) -> str:

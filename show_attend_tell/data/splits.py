@@ -26,7 +26,6 @@ from show_attend_tell.config.settings import EncoderSettings, Experiment
 from show_attend_tell.data.encoder_identity import settings_difference
 from show_attend_tell.data.features import FeatureReader, feature_path
 from show_attend_tell.data.manifest import Photo, read_manifest
-from show_attend_tell.data.shard_store import feature_set
 from show_attend_tell.data.vocabulary import TOKENIZERS
 from show_attend_tell.runtime.errors import FeatureError, ManifestError
 from show_attend_tell.runtime.gc_pause import uncollected
@@ -136,7 +135,7 @@ def open_features(
     with contextlib.ExitStack() as stack:
         for folder in data_folders(experiment, work):
             path = feature_path(folder, settings, mirrored)
-            if mirrored and not feature_set(path).exists():
+            if mirrored and not path.exists():
                 if readers:  # a further set may have no photo of the split
                     continue
                 if mirrored != "train":

@@ -59,6 +59,21 @@ def atomic_path(path: str | Path, unique: bool = False) -> Iterator[Path]:
             _remove(temporary)
 
 
+@contextlib.contextmanager
+def durable_path(path: str | Path, unique: bool = False) -> Iterator[Path]:
+    """Yield an :func:`atomic_path`; flush its file to the disk before it is renamed.
+
+    Otherwise a power failure could leave an empty file that counts as complete.
+
+    Raises:
+        OSError: see :func:`atomic_path`.
+    """
+    with atomic_path(path, unique) as temporary:
+        yield temporary
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+
+
 def _short(path: Path) -> Path:
     """Return the path; a name that is too long is replaced by its digest."""
     if len(os.fsencode(path.name)) <= LONGEST_NAME:

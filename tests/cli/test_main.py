@@ -237,7 +237,7 @@ def test_features_passes_its_options(run, received):
     assert run("features", *options)[:2] == (0, "extracted\n")
     (call,) = received
     assert call[:2] == (SETTINGS, Path("w"))
-    passed = {"encoder_weights": Path("vgg.h5"), "overwrite": True, "shards": False}
+    passed = {"encoder_weights": Path("vgg.h5"), "overwrite": True}
     assert passed.items() <= call[2].items()
 
 

@@ -1,28 +1,23 @@
 """Features written on a cluster, while workers are killed."""
 
-import json
 import logging
 import os
-import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
 import tiny_run
 from new_process import python
 from tiny_pipeline import write_photos
 
-from data_prep.extract import extract
 from data_prep.feature_writer import FeatureWriter
-from show_attend_tell.cluster.features import extract_on_cluster, shard_writer
+from show_attend_tell.cluster.features import extract_on_cluster, part_writer
 from show_attend_tell.config.settings import EncoderSettings
 from show_attend_tell.data.features import FeatureReader
 from show_attend_tell.data.manifest import Photo, write_manifest
-from show_attend_tell.data.shard_store import CACHE, ObjectStore
 from show_attend_tell.models.encoder.network import Encoder
 from show_attend_tell.runtime.errors import EncoderError
 
-ROWS = 32  # of a shard, so that a few photos have several
+ROWS = 32  # of a part, so that a few photos have several
 PHOTOS = 12 * ROWS - 5
 BROKEN, ABSENT = 3, 40
 SETTINGS = {
@@ -41,11 +36,11 @@ def experiment():
 def test_a_worker_with_another_encoder_refuses_to_work():
     settings = EncoderSettings(**{**SETTINGS, "weights": "none", "resize": "crop"})
     identity = Encoder(settings).identity()
-    shard_writer(settings, identity, 1)
+    part_writer(settings, identity, 1)
     with pytest.raises(EncoderError, match=r"must be the driver's.*weights_digest"):
-        shard_writer(settings, {**identity, "weights_digest": "0" * 64}, 1)
+        part_writer(settings, {**identity, "weights_digest": "0" * 64}, 1)
     with pytest.raises(EncoderError, match=r"versions .* instead of \{'keras': '0'\}"):
-        shard_writer(settings, {**identity, "versions": {"keras": "0"}}, 1)
+        part_writer(settings, {**identity, "versions": {"keras": "0"}}, 1)
 
 
 @pytest.fixture(scope="module")
@@ -63,39 +58,36 @@ TESTS = Path(__file__).parents[1]
 IMPORTS = f"""
 import sys
 sys.path[:0] = {[str(p) for p in (TESTS.parent, TESTS / "support", TESTS / "cluster")]}
-from data_prep.extract import extract
 from data_prep.feature_writer import FeatureWriter
 from test_features import ROWS, experiment
 from show_attend_tell.cluster.features import extract_on_cluster
-FeatureWriter.shard_rows = ROWS
+FeatureWriter.part_rows = ROWS
 """
-LOCAL = "extract(experiment(), sys.argv[1], shards=True, progress=False)"
+LOCAL = "extract(experiment(), sys.argv[1], progress=False)"
 CHILD = "extract_on_cluster(experiment(), *sys.argv[1:], 1, progress=False)"
 
 
 @pytest.fixture(scope="module")
-def expected(photos) -> dict[str, bytes]:
-    """Return the shards of a local process, which has one thread as workers have."""
+def expected(photos) -> bytes:
+    """Return the file of a local process, which has one thread as workers have."""
     one = {**os.environ, "TF_NUM_INTRAOP_THREADS": "1"}
     assert python("-c", IMPORTS + LOCAL, photos, env=one).returncode == 0
-    found = content(photos)
-    assert sum(name.startswith("0") for name in found) == 12
-    return found
+    return file_of(photos).read_bytes()
 
 
-def folder_of(work: Path) -> Path:
-    return work / "tiny" / f"{NAME}.shards"
+def file_of(work: Path) -> Path:
+    return work / "tiny" / f"{NAME}.h5"
 
 
-def content(work: Path) -> dict[str, bytes]:
-    return {file.name: file.read_bytes() for file in folder_of(work).iterdir()}
+def parts_of(work: Path) -> Path:
+    return work / "tiny" / f"{NAME}.h5.parts"
 
 
 @pytest.fixture
 def work(photos, expected, monkeypatch) -> Path:
     """Return the prepared folder without features."""
-    shutil.rmtree(folder_of(photos), ignore_errors=True)
-    monkeypatch.setattr(FeatureWriter, "shard_rows", ROWS)
+    file_of(photos).unlink()
+    monkeypatch.setattr(FeatureWriter, "part_rows", ROWS)
     return photos
 
 
@@ -105,7 +97,7 @@ def test_a_killed_driver_worker_and_node_change_no_byte(work, expected, nodes, c
 
     def extract_rest():
         with pytest.raises(ValueError, match="run the extraction again"):
-            FeatureReader(folder_of(work))
+            FeatureReader(file_of(work))
         options = {"progress": False}
         return extract_on_cluster(experiment(), work, nodes.address, 2, **options)
 
@@ -113,39 +105,14 @@ def test_a_killed_driver_worker_and_node_change_no_byte(work, expected, nodes, c
         report = kill_driver_worker_and_node(
             nodes,
             ["-c", IMPORTS + CHILD, work, nodes.address],
-            folder_of(work) / "0*.h5",
+            parts_of(work) / "0*.h5",
             extract_rest,
         )
     assert caplog.text.count("a worker has ended") >= 1
-    assert content(work) == expected
+    assert file_of(work).read_bytes() == expected
+    assert not parts_of(work).exists()
     file = report[0]
     assert file.photos == PHOTOS > file.extracted
     assert list(file.unreadable) == [f"{BROKEN}.jpg", f"{ABSENT}.jpg"]
     again = extract_on_cluster(experiment(), work, nodes.address, progress=False)
     assert again[0].extracted == 0
-
-
-@pytest.mark.cluster
-def test_workers_write_shards_into_an_object_store(
-    work, expected, nodes, s3, tmp_path, monkeypatch
-):
-    nodes.ensure(2)
-    monkeypatch.setenv(CACHE, str(tmp_path))
-    store = f"{s3}/features"
-    options = {"progress": False, "store": store}
-    report = extract_on_cluster(experiment(), work, nodes.address, 2, **options)
-    assert report[0].extracted == PHOTOS
-    found, url = content(work), f"{store}/tiny/{NAME}.shards"
-    assert json.loads(found.pop("store.json")) == {"url": url}
-    shards = ObjectStore(url, tmp_path)
-    found |= {name: shards.local(name).read_bytes() for name in shards.sizes()}
-    assert found == expected
-    with FeatureReader(folder_of(work)) as reader:
-        rows = sorted(reader.rows.values())
-        values = reader.read(rows)
-    extract(experiment(), work, overwrite=True, progress=False)
-    with FeatureReader(work / "tiny" / f"{NAME}.h5") as file:
-        # The rounding differs with the number of threads.
-        np.testing.assert_allclose(file.read(rows), values, rtol=1e-3, atol=1e-5)
-    assert shards.sizes() == {}  # overwritten, too
-    (work / "tiny" / f"{NAME}.h5").unlink()

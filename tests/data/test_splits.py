@@ -129,9 +129,9 @@ SETS = experiment(data={"also": {"more": 0.5}})
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory):
-    """Prepare two data sets with equal ids and other features, one in shards."""
+    """Prepare two data sets with equal ids and other features."""
     work = prepare(tmp_path_factory.mktemp("two"), mirror=True)
-    return prepare(work, mirror=True, name="more", seed=4, shards=True)
+    return prepare(work, mirror=True, name="more", seed=4)
 
 
 def values_of(work, name, mirrored=None):

@@ -54,9 +54,9 @@ def prepare(work: Path) -> list[Photo]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _small_shards():
+def _small_parts():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(FeatureWriter, "shard_rows", ROWS)
+        patch.setattr(FeatureWriter, "part_rows", ROWS)
         yield
 
 
@@ -183,7 +183,7 @@ def photos_away(work: Path):
 def test_without_a_readable_photo_nothing_is_written(tmp_path):
     prepare(tmp_path)
     come_back = photos_away(tmp_path)
-    for options in ({}, {"overwrite": True}, {"shards": True}):
+    for options in ({}, {"overwrite": True}):
         with pytest.raises(FeatureError, match="none of 79 photos can be read") as e:
             run(tmp_path, **options)
         assert "\n" not in str(e.value)
@@ -207,12 +207,11 @@ def test_overwriting_keeps_features_whose_photos_are_absent(tmp_path, work, repo
     assert run(tmp_path)[0].extracted == 0  # not needed for features that are present
 
 
-@pytest.mark.parametrize("shards", [False, True], ids=["file", "folder"])
-def test_unreadable_photos_are_tried_again(tmp_path, shards):
+def test_unreadable_photos_are_tried_again(tmp_path):
     photos = prepare(tmp_path)
     folder = tmp_path / "tiny" / "photos"
     whole = (folder / "0.png").read_bytes()
-    first = run(tmp_path, shards=shards)[0]
+    first = run(tmp_path)[0]
     with FeatureReader(first.path) as reader:
         kept = [name for name in reader.image_ids if name in reader.rows]
         before = reader.read([reader.rows[name] for name in kept])
@@ -259,10 +258,20 @@ def test_features_without_any_photo_are_extracted_when_the_photos_are_back(tmp_p
         for number in writer.missing:  # as earlier versions wrote them
             rows = len(writer.rows(number))
             features = np.zeros((rows, 4, encoder.width), np.float16)
-            writer.shard(number).write(features, ["no such photo"] * rows)
+            writer.part(number).write(features, ["no such photo"] * rows)
         writer.finish()
     come_back = photos_away(tmp_path)
     with pytest.raises(FeatureError, match=f"none of {count} photos can be read"):
         run(tmp_path)
     come_back()
     assert run(tmp_path)[0].extracted == count - 2
+
+
+def test_features_that_are_a_folder_of_shards_are_not_extracted_again(tmp_path):
+    prepare(tmp_path)
+    (tmp_path / "tiny" / f"{NAME}.shards").mkdir()
+    with pytest.raises(
+        FeatureError, match=r"run `show-attend-tell convert .*\.shards`"
+    ):
+        run(tmp_path)
+    assert not list((tmp_path / "tiny").glob("*.h5"))

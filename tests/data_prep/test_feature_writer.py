@@ -1,4 +1,4 @@
-"""A file or a folder of shards: the same values and bytes, whatever interrupts them."""
+"""A feature file has the same bytes, whatever interrupts its extraction."""
 
 import shutil
 import signal
@@ -17,18 +17,13 @@ from made_up_features import (
     UNREADABLE,
     VALUES,
     Writer,
-    all_values,
-    content,
     write,
 )
 from new_process import python
 
-from show_attend_tell.data import features
 from show_attend_tell.data.features import FeatureReader
-from show_attend_tell.data.shard_store import shards_folder
 from show_attend_tell.runtime.errors import FeatureError
 
-FORMS = pytest.mark.parametrize("shards", [False, True], ids=["file", "shards"])
 TESTS = Path(__file__).parents[1]
 CHILD = f"""
 import os, signal, sys
@@ -39,15 +34,11 @@ from made_up_features import write
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(tmp_path_factory) -> dict[bool, dict[str, bytes]]:
-    """Return the bytes of a file and of a folder of shards."""
-    sets = {}
-    for shards in (False, True):
-        path = tmp_path_factory.mktemp("whole") / "features.h5"
-        assert write(path, shards=shards) == [0, 1, 2]
-        assert path.exists() != shards
-        sets[shards] = content(path)
-    return sets
+def uninterrupted(tmp_path_factory) -> bytes:
+    """Return the bytes of a file."""
+    path = tmp_path_factory.mktemp("whole") / "features.h5"
+    assert write(path) == [0, 1, 2]
+    return path.read_bytes()
 
 
 @pytest.fixture
@@ -55,8 +46,12 @@ def path(tmp_path):
     return tmp_path / "features.h5"
 
 
-# The process is killed before or after the given rename: of the header (1), of a shard
-# (2 to 4), or of the file or the index (5).
+def parts_of(path: Path) -> Path:
+    return path.with_name("features.h5.parts")
+
+
+# The process is killed before or after the given rename: of the header (1), of a part
+# (2 to 4), or of the file (5).
 DEADLY = """
 replace, calls = os.replace, []
 
@@ -70,74 +65,66 @@ def deadly(source, target):
         replace(source, target)
 
 os.replace = deadly
-write(Path(sys.argv[1]), shards={shards})
+write(Path(sys.argv[1]))
 """
 
 
 @pytest.mark.parametrize(
-    ("shards", "call", "after"),
-    [(False, 1, True), (False, 3, False), (False, 3, True), (False, 5, False)]
-    + [(False, 5, True), (True, 3, False), (True, 5, False)],
+    ("call", "after"), [(1, True), (3, False), (3, True), (5, False), (5, True)]
 )
-def test_a_killed_writer_is_resumed_to_the_same_bytes(
-    path, uninterrupted, shards, call, after
-):
-    script = DEADLY.format(call=call, after=after, shards=shards)
+def test_a_killed_writer_is_resumed_to_the_same_bytes(path, uninterrupted, call, after):
+    script = DEADLY.format(call=call, after=after)
     child = python("-c", CHILD + script, path)
     assert child.returncode == -signal.SIGKILL, child.stderr
     done = max(0, call - 2 + after)
     if done <= 3:
         with pytest.raises(FeatureError, match="extraction again to continue|no such"):
             FeatureReader(path)
-    assert write(path, shards=shards) == list(range(done, 3))
-    assert content(path) == uninterrupted[shards]
+    assert write(path) == list(range(done, 3))
+    assert path.read_bytes() == uninterrupted
     assert not list(path.parent.rglob(".writing-*"))
-    assert not list(path.parent.glob("*.parts"))
+    assert not parts_of(path).exists()
 
 
 def test_the_bytes_do_not_depend_on_the_time_or_the_order(path, uninterrupted):
     time.sleep(1.1)  # HDF5 stores times in whole seconds
-    write(path, [2, 0], finish=False, shards=True)
-    assert write(path) == [1]  # the form of what was begun
-    assert content(path) == uninterrupted[True]
+    write(path, [2, 0], finish=False)
+    assert write(path) == [1]
+    assert path.read_bytes() == uninterrupted
     write(path, overwrite=True)
-    assert content(path) == uninterrupted[False]
+    assert path.read_bytes() == uninterrupted
 
 
-def test_shards_and_one_file_are_read_alike(path, tmp_path, monkeypatch):
-    monkeypatch.setattr(features, "_OPEN", 1)
-    write(path, shards=True)
-    write(tmp_path / "one.h5")
-    assert all_values(path) == all_values(tmp_path / "one.h5")
+def test_rows_are_read_in_any_order_and_with_h5py_alone(path):
+    write(path)
     with FeatureReader(path, IDENTITY) as reader:
-        assert reader.path == tmp_path / "features.shards"
         for row in [0, ROWS, 1, COUNT - 1, 2]:
             np.testing.assert_array_equal(reader.read([row])[0], VALUES[row])
-            assert len(reader._shards) == 1
         with pytest.raises(FeatureError, match=rf"{UNREADABLE}\.jpg.*cut short"):
             reader.read([UNREADABLE])
     with pytest.raises(FeatureError, match="closed"):
         reader.read([0])
+    # The line of docs/datasets.md for other programs.
+    script = "import sys, h5py, hdf5plugin; f = h5py.File(sys.argv[1])['features']; "
+    child = python("-c", script + "print(f.shape, f.dtype, float(f[1][0, 0]))", path)
+    assert child.returncode == 0, child.stderr
+    assert child.stdout.strip() == f"(43, 6, 4) float16 {float(VALUES[1, 0, 0])}"
 
 
-@FORMS
-def test_a_finished_set_is_kept_and_of_another_encoder_refused_or_overwritten(
-    path, uninterrupted, shards
+def test_a_finished_file_is_kept_and_of_another_encoder_refused_or_overwritten(
+    path, uninterrupted
 ):
-    write(path, shards=shards)
-    assert write(path, shards=not shards) == []
-    assert content(path) == uninterrupted[shards]
+    write(path)
+    assert write(path) == []
+    assert path.read_bytes() == uninterrupted
     with pytest.raises(FeatureError, match=r"VGG19 instead of other.*--overwrite"):
         write(path, identity=OTHER)
     with pytest.raises(FeatureError, match="other photos"):
         Writer(path, IDENTITY, ["a.jpg"]).__enter__()
-    assert write(path, identity=OTHER, overwrite=True, shards=not shards) == [0, 1, 2]
-    assert path.exists() == shards
-    assert shards_folder(path).exists() != shards
+    assert write(path, identity=OTHER, overwrite=True) == [0, 1, 2]
     FeatureReader(path, OTHER).close()
 
 
-@FORMS
 @pytest.mark.parametrize(
     ("identity", "ids", "reason"),
     [
@@ -146,10 +133,8 @@ def test_a_finished_set_is_kept_and_of_another_encoder_refused_or_overwritten(
         (IDENTITY, IDS[1:], rf"photos {COUNT} instead of {COUNT - 1}.*--overwrite"),
     ],
 )
-def test_a_set_begun_with_other_settings_is_refused(
-    path, shards, identity, ids, reason
-):
-    write(path, [0], finish=False, shards=shards)
+def test_a_file_begun_with_other_settings_is_refused(path, identity, ids, reason):
+    write(path, [0], finish=False)
     with pytest.raises(FeatureError, match=reason):
         Writer(path, identity, ids).__enter__()
     with Writer(path, identity, ids, overwrite=True) as writer:
@@ -162,27 +147,26 @@ def test_a_set_begun_with_other_settings_is_refused(
 )
 def test_a_malformed_header_is_refused(path, text):
     write(path, [0], finish=False)
-    path.with_name("features.h5.parts").joinpath("header.json").write_bytes(text)
+    parts_of(path).joinpath("header.json").write_bytes(text)
     with pytest.raises(
         FeatureError, match=r"header\.json: cannot be read .*--overwrite"
     ):
         write(path)
 
 
-def test_parts_of_a_finished_file_and_shards_without_a_header_are_deleted(
+def test_parts_of_a_finished_file_and_parts_without_a_header_are_deleted(
     path, uninterrupted
 ):
-    parts = path.with_name("features.h5.parts")
     for written in ([0, 1, 2], []):
-        parts.mkdir()  # as after a kill while they are deleted
-        (parts / "000000.h5").write_bytes(b"of unknown origin")
+        parts_of(path).mkdir()  # as after a kill while they are deleted
+        (parts_of(path) / "000000.h5").write_bytes(b"of unknown origin")
         assert write(path) == written
-        assert content(path) == uninterrupted[False]
-        assert not parts.exists()
+        assert path.read_bytes() == uninterrupted
+        assert not parts_of(path).exists()
 
 
-def test_two_extractions_into_one_set_are_refused_in_any_form(path):
-    write(path, shards=True)
+def test_two_extractions_into_one_file_are_refused(path):
+    write(path)
     with (
         Writer(path, IDENTITY, IDS),
         pytest.raises(FeatureError, match="another extraction"),
@@ -197,7 +181,7 @@ def test_features_that_are_not_finite_are_refused(path, value):
     values[7, 2, 0] = value
     with pytest.raises(FeatureError, match=r"photo 'photo é 7\.jpg' must be finite"):
         write(path, values=values)
-    files = path.with_name("features.h5.parts").iterdir()
+    files = parts_of(path).iterdir()
     assert [file.name for file in files] == ["header.json"]
 
 
@@ -206,7 +190,7 @@ def test_maps_that_are_mostly_zeros_take_a_quarter_at_most(path, rng):
     assert 0.93 < (dense == 0).mean() < 0.96  # as VGG's conv5
     identity = {**IDENTITY, "grid": [14, 14], "width": 64}
     with Writer(path, identity, IDS[:ROWS]) as writer:
-        writer.shard(0).write(dense, [""] * ROWS)
+        writer.part(0).write(dense, [""] * ROWS)
         writer.finish()
     assert path.stat().st_size < dense.nbytes / 4
 
@@ -224,79 +208,52 @@ except FeatureError as error:
 
 @pytest.mark.parametrize("share", [0.001, 0.3, 0.9, 0.999])
 def test_a_full_disk_is_one_line_and_the_writer_resumes(path, uninterrupted, share):
-    size = len(uninterrupted[False]["features.h5"])
-    child = python("-c", CHILD + FULL, path, int(share * size))
+    child = python("-c", CHILD + FULL, path, int(share * len(uninterrupted)))
     assert child.returncode == 1, child
     assert len(child.stderr.splitlines()) == 1, child.stderr
     assert "cannot be written" in child.stderr
     assert not path.exists()
     assert not list(path.parent.glob(".writing-*"))
     write(path)
-    assert content(path) == uninterrupted[False]
+    assert path.read_bytes() == uninterrupted
 
 
-@pytest.mark.parametrize("lost", ["index.h5", "000000.h5", "000001.h5"])
-def test_a_lost_file_of_a_folder_is_written_again_and_no_other(
-    path, uninterrupted, lost
-):
-    write(path, shards=True)
-    (shards_folder(path) / lost).unlink()
-    message = "incomplete" if lost == "index.h5" else f"the shard {lost} is absent"
-    with pytest.raises(FeatureError, match=message):
-        FeatureReader(path)
-    with pytest.raises(FeatureError, match="begun with other settings"):
-        write(path, identity=OTHER)
-    assert write(path) == ([] if lost == "index.h5" else [int(lost[:6])])
-    assert content(path) == uninterrupted[True]
-
-
-def flip_a_bit(shard: Path, row: int = 0) -> None:
-    """Flip a bit of a photo's values, which no digest of the shard covers."""
-    with h5py.File(shard) as file:
-        chunk = file["features"].id.get_chunk_info(row)
-    damaged = bytearray(shard.read_bytes())
+def flip_a_bit(file: Path, row: int = 0) -> None:
+    """Flip a bit of a photo's values, which no digest covers."""
+    with h5py.File(file) as opened:
+        chunk = opened["features"].id.get_chunk_info(row)
+    damaged = bytearray(file.read_bytes())
     damaged[chunk.byte_offset + 20] ^= 1
-    shard.write_bytes(damaged)
+    file.write_bytes(damaged)
 
 
-def exchange(shard: Path) -> None:
-    shutil.copy(shard.with_name("000001.h5"), shard)
+def exchange(part: Path) -> None:
+    shutil.copy(part.with_name("000001.h5"), part)
 
 
-def test_a_damaged_chunk_and_exchanged_shards_are_found(path, uninterrupted):
-    write(path, shards=True)
-    first = shards_folder(path) / "000000.h5"
-    whole = first.read_bytes()
-    exchange(first)
-    with FeatureReader(path) as reader, pytest.raises(FeatureError, match="checksum"):
-        reader.read([0])
-    first.write_bytes(whole)
-    flip_a_bit(first, 5)
+def test_a_damaged_chunk_is_found(path):
+    write(path)
+    flip_a_bit(path, 5)
     with FeatureReader(path) as reader:
-        damage = r" 5\.jpg': cannot be read .*; delete .*000000\.h5; then run"
+        damage = r" 5\.jpg': cannot be read .*checksum.*; run `features --overwrite`"
         with pytest.raises(FeatureError, match=damage):
             reader.read([5])
         assert reader.read([4, 6]).shape == (2, 6, 4)
-    first.unlink()
-    assert write(path) == [0]
-    assert content(path) == uninterrupted[True]
 
 
 @pytest.mark.parametrize(
-    ("shards", "damage", "reason"),
+    ("damage", "reason"),
     [
-        (False, lambda shard: shard.write_bytes(b"no shard"), "file signature"),
-        (False, flip_a_bit, "its checksum differs"),
-        (False, exchange, "digest differs"),
-        (True, exchange, "digest differs"),
+        (lambda part: part.write_bytes(b"no part"), "file signature"),
+        (flip_a_bit, "its checksum differs"),
+        (exchange, "digest differs"),
     ],
 )
-def test_a_damaged_shard_is_refused_by_name_at_the_end(path, shards, damage, reason):
-    write(path, finish=False, shards=shards)
-    folder = shards_folder(path) if shards else path.with_name("features.h5.parts")
-    damage(folder / "000000.h5")
+def test_a_damaged_part_is_refused_by_name_at_the_end(path, damage, reason):
+    write(path, finish=False)
+    damage(parts_of(path) / "000000.h5")
     message = rf"000000\.h5: cannot be read \(.*{reason}.*\); delete it"
     with pytest.raises(FeatureError, match=message):
         write(path)
-    (folder / "000000.h5").unlink()
+    (parts_of(path) / "000000.h5").unlink()
     assert write(path) == [0]

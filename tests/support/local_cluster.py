@@ -12,8 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import local_s3
-
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 os.environ.setdefault("RAY_TMPDIR", "/tmp/ray-tests")  # a socket's path must be short
 
@@ -42,8 +40,6 @@ class LocalCluster:
 
     def __init__(self):
         from ray.cluster_utils import Cluster
-
-        local_s3.announce()  # workers have the environment of their node
 
         def start():
             head = {**_node(), "include_dashboard": False, "_system_config": _SYSTEM}
@@ -183,21 +179,22 @@ class Interruptions(threading.Thread):
 
 
 def kill_driver_worker_and_node(
-    nodes: LocalCluster, command: list, shards: Path, run: Callable[[], Any]
+    nodes: LocalCluster, command: list, parts: Path, run: Callable[[], Any]
 ) -> Any:
-    """Kill a driver after two shards; run the rest while a worker and a node die.
+    """Kill a driver after two parts; run the rest while a worker and a node die.
 
     Args:
         nodes: the cluster.
         command: arguments of Python for the driver.
-        shards: the folder in which shards appear, and the pattern of their names.
+        parts: the folder in which parts appear, and the pattern of their names.
         run: does what the driver would have done.
 
     Returns:
         What `run` returns.
     """
     nodes.ensure(2)
-    folder, pattern = shards.parent, shards.name
+    folder = parts.parent
+    pattern = parts.name
     driver = subprocess.Popen([sys.executable, *command], stderr=subprocess.PIPE)
     while len(list(folder.glob(pattern))) < 2:
         assert driver.poll() is None, driver.stderr.read()

@@ -1,14 +1,11 @@
-"""A made-up feature set of three shards, with one photo that could not be decoded."""
-
-from pathlib import Path
+"""A made-up feature file of three parts, with one photo that could not be decoded."""
 
 import numpy as np
 
 from data_prep.feature_writer import FeatureWriter
 from show_attend_tell.data.features import FeatureReader
-from show_attend_tell.data.shard_store import feature_set
 
-ROWS = 20  # of a shard
+ROWS = 20  # of a part
 COUNT = 2 * ROWS + 3
 UNREADABLE = ROWS + 5
 IDENTITY = {
@@ -29,32 +26,25 @@ VALUES[UNREADABLE] = 0
 
 
 class Writer(FeatureWriter):
-    """The writer, with few rows in a shard."""
+    """The writer, with few rows in a part."""
 
-    shard_rows = ROWS
+    part_rows = ROWS
 
 
 def write(
     path, numbers=None, finish=True, identity=IDENTITY, values=VALUES, **options
 ) -> list[int]:
-    """Write or finish a set; return the shards written by this call."""
+    """Write or finish a file; return the parts written by this call."""
     with Writer(path, identity, IDS, **options) as writer:
         if writer.complete:
             return []
         numbers = writer.missing if numbers is None else numbers
         for number in numbers:
             rows = slice(writer.rows(number).start, writer.rows(number).stop)
-            writer.shard(number).write(values[rows], PROBLEMS[rows])
+            writer.part(number).write(values[rows], PROBLEMS[rows])
         if finish:
             writer.finish()
     return numbers
-
-
-def content(path: Path) -> dict[str, bytes]:
-    """Return the bytes of all files of a set."""
-    path = feature_set(path)
-    files = path.iterdir() if path.is_dir() else [path]
-    return {file.name: file.read_bytes() for file in files}
 
 
 def all_values(path) -> tuple:

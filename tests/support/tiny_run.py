@@ -3,7 +3,7 @@
 import numpy as np
 from PIL import Image
 
-from data_prep.feature_writer import SHARD_ROWS, FeatureWriter
+from data_prep.feature_writer import PART_ROWS, FeatureWriter
 from show_attend_tell.config.settings import experiment_from_dict
 from show_attend_tell.data import manifest
 from show_attend_tell.data.features import feature_path
@@ -42,9 +42,7 @@ def experiment(name="tiny", **changes):
     return experiment_from_dict({"name": name, **tables})
 
 
-def prepare(
-    work, mirror=False, identity=IDENTITY, name="made-up", seed=3, shards=False
-):
+def prepare(work, mirror=False, identity=IDENTITY, name="made-up", seed=3):
     """Write manifest, vocabulary and features of 12 training and 4 other photos.
 
     A photo's annotations encode its caption's colour and shape, so they can be learnt.
@@ -67,19 +65,17 @@ def prepare(
     words = [tokenize(t) for p in photos if p.split == "train" for t in p.captions]
     Vocabulary.build(words).save(folder / "vocabulary.json")
     ids, features = [photo.id for photo in photos], np.array(features, np.float16)
-    write_features(folder, ids, features, False, identity, shards)
+    write_features(folder, ids, features, False, identity)
     if mirror:  # another order of rows, as training photos alone have
         mirrored = features[11::-1, ::-1]
-        write_features(folder, ids[11::-1], mirrored, True, identity, shards)
+        write_features(folder, ids[11::-1], mirrored, True, identity)
     return work
 
 
-def write_features(
-    folder, ids, features, mirror=False, identity=IDENTITY, shards=False
-):
+def write_features(folder, ids, features, mirror=False, identity=IDENTITY):
     """Write a feature file of all photos."""
     path = feature_path(folder, experiment().encoder, "train" if mirror else None)
-    assert len(ids) <= SHARD_ROWS
-    with FeatureWriter(path, identity, ids, mirror, shards=shards) as writer:
-        writer.shard(0).write(features, [""] * len(ids))
+    assert len(ids) <= PART_ROWS
+    with FeatureWriter(path, identity, ids, mirror) as writer:
+        writer.part(0).write(features, [""] * len(ids))
         writer.finish()

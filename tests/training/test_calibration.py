@@ -76,7 +76,7 @@ def prepared(tmp_path_factory):
     path = feature_path(folder, EXPERIMENT.encoder)
     ids = [photo.id for photo in photos]
     with FeatureWriter(path, encoder.identity(), ids) as writer:
-        writer.shard(0).write(features, [""] * len(ids))
+        writer.part(0).write(features, [""] * len(ids))
         writer.finish()
     captioner.save(work / "model.keras")
     return work

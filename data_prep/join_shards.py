@@ -1,0 +1,80 @@
+"""Join a folder of shards, in which version 0.3 could keep features, to one file.
+
+Such a folder, ``features-<network>-<layer>.shards``, has ``header.json``, an
+``index.h5`` with all columns but the features, and shards ``000000.h5``, ``000001.h5``
+and so on, which are what :mod:`data_prep.feature_part` calls parts.
+"""
+
+import os
+import shutil
+from pathlib import Path
+
+import h5py
+
+from data_prep.feature_writer import FeatureWriter
+from show_attend_tell.data.features import parts_folder
+from show_attend_tell.runtime.errors import FeatureError
+from show_attend_tell.runtime.untrusted import parse_json, read_text_bytes, reading
+
+_REMEDY = "delete the folder and extract the features again"
+INDEX = "index.h5"
+HEADER = "header.json"
+STORE = "store.json"
+
+
+def is_shards_folder(path: Path) -> bool:
+    """Return whether a path is a folder of shards of version 0.3."""
+    return path.suffix == ".shards" and (path / HEADER).is_file()
+
+
+def join_shards(folder: Path) -> Path:
+    """Write the feature file of a folder of shards; the folder stays.
+
+    Args:
+        folder: the folder of shards.
+
+    Returns:
+        The path of the file, beside the folder.
+
+    Raises:
+        FeatureError: the folder is incomplete or damaged, its shards are in an object
+            store, or there is a feature file already.
+    """
+    path = folder.with_suffix(".h5")
+    if path.exists():
+        raise FeatureError(f"{path}: already present; delete it, or {folder}")
+    if (folder / STORE).exists():
+        with reading(folder / STORE, FeatureError, _REMEDY):
+            url = parse_json(read_text_bytes(folder / STORE))["url"]
+        raise FeatureError(
+            f"{folder}: its shards are in {url}; copy them into this folder, delete "
+            f"{STORE}, and run the command again"
+        )
+    if not (folder / INDEX).exists():
+        raise FeatureError(f"{folder}: incomplete, without {INDEX}; {_REMEDY}")
+    with reading(folder, FeatureError, _REMEDY):
+        header = parse_json(read_text_bytes(folder / HEADER))
+        with h5py.File(folder / INDEX, "r") as index:
+            image_ids = index["image_ids"].asstr()[:].tolist()
+        writer = FeatureWriter(path, header["identity"], image_ids, header["mirrored"])
+        writer.part_rows = int(header["part"])
+    with writer:
+        try:
+            for number in writer.missing:
+                part = writer.part(number).file
+                _link_or_copy(folder / part.name, part)
+            writer.finish()
+        except BaseException:
+            shutil.rmtree(parts_folder(path), ignore_errors=True)
+            raise
+    return path
+
+
+def _link_or_copy(source: Path, target: Path) -> None:
+    """Link a shard, or copy it where the file system has no hard links."""
+    if not source.exists():
+        raise FeatureError(f"{source}: absent; {_REMEDY}")
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
