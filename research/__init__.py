@@ -1,0 +1,1 @@
+"""Programs that measure and compare the project; none of them is installed."""
