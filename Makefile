@@ -23,7 +23,10 @@ NAMED := --experiment '$(EXPERIMENT)'
 # Run earlier stages first if their data are given; ARGS go to the named target only.
 CHAIN := $(if $(DATA),yes,$(filter scenes,$(EXPERIMENT)))
 own_args = $(if $(filter $@,$(MAKECMDGOALS)),$(ARGS))
-QUICK := not slow and not network and not gpu and not torture and not cluster
+# Cases without a target of their own; of these "make test" leaves the nightly ones out.
+GENERAL := not slow and not network and not gpu and not torture and not cluster
+QUICK := $(GENERAL) and not nightly
+JAX_CASES ?= $(QUICK)
 JAX := test_benchmarks models/decoding models/transformer \
 	$(addprefix models/lstm/test_,attention decoder estimator hard_attention region_bias) \
 	$(addprefix models/test_,captioner captioner_saving captioner_fit captioner_loss \
@@ -41,12 +44,13 @@ DEMO_PHOTO := scene-test-00004
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
 .PHONY: help demo prepare features train eval caption doctor reproduce \
-	test test-slow test-jax test-cluster test-install test-floors torture fuzz audit check format clean bench dist docs docs-packages notebook
+	test nightly test-nightly test-slow test-jax test-cluster test-install test-floors torture fuzz audit check format clean bench dist docs docs-packages notebook
 .DELETE_ON_ERROR:
 
 help:
 	@sed -n '2,/^$$/s/^# \{0,1\}//p' Makefile
-	@echo "Targets: demo, prepare features train eval caption, doctor, test test-slow test-jax test-cluster test-install test-floors torture fuzz"
+	@echo "Targets: demo, prepare features train eval caption, doctor"
+	@echo "test nightly, test-nightly test-slow test-jax test-cluster test-install test-floors torture fuzz"
 	@echo "audit check format, bench reproduce, dist, docs notebook, clean"
 
 # Use the first Python 3.11 or newer that can make virtual environments.
@@ -104,6 +108,16 @@ demo: $(INSTALLED)
 test: $(INSTALLED)
 	$(BIN) -m pytest -m '$(QUICK)' $(PARALLEL) $(ARGS)
 
+# Run all that "make test" leaves out, one target after the other; if one fails, the
+# others still run.
+nightly: $(INSTALLED)
+	$(MAKE) --keep-going -j1 test-nightly test-slow test-jax test-cluster torture \
+	  test-install test-floors JAX_CASES='$(GENERAL)'
+
+# Run the further cases of each matrix.
+test-nightly: $(INSTALLED)
+	$(BIN) -m pytest -m 'nightly and $(GENERAL)' $(PARALLEL) $(ARGS)
+
 test-slow: docs-packages
 	$(BIN) -m pytest -m 'slow and not network and not gpu and not cluster' $(PARALLEL) $(ARGS)
 
@@ -132,7 +146,7 @@ test-floors: $(INSTALLED)
 # Test the model code, which runs on any Keras backend, on JAX.
 test-jax: $(INSTALLED)
 	$(BIN) -m pip install --quiet --disable-pip-version-check -e '.[test,jax]'
-	KERAS_BACKEND=jax $(BIN) -m pytest -m '$(QUICK)' $(PARALLEL) \
+	KERAS_BACKEND=jax $(BIN) -m pytest -m '$(JAX_CASES)' $(PARALLEL) \
 	  $(wildcard $(JAX:%=tests/%.py) $(filter-out %.py,$(JAX:%=tests/%))) $(ARGS)
 
 # Run workers on two nodes of a Ray cluster on this machine, and kill some.

@@ -45,6 +45,17 @@ def pipeline():
     return tiny_pipeline()
 
 
+@pytest.fixture
+def eager_searches(monkeypatch):
+    """Search for captions step by step: compiling a search takes several times longer.
+
+    Tests of compiled searches are in ``models/test_generation.py``.
+    """
+    monkeypatch.setattr(
+        "show_attend_tell.models.generator.compiled", lambda function, *_: function
+    )
+
+
 @pytest.fixture(scope="session")
 def java() -> str:
     """The path of Java; a test that asks for it is skipped where none can run."""

@@ -6,11 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 from shell import exit_code
-from tiny_pipeline import ENCODER, make_captioner
+from tiny_pipeline import make_captioner, make_encoder
 
 from show_attend_tell.cli.deployment import _names
 from show_attend_tell.models import pretrained
-from show_attend_tell.models.encoder.network import Encoder
 
 
 @pytest.fixture
@@ -29,7 +28,7 @@ def served(monkeypatch):
 def test_the_shipped_models_are_served_on_this_machine(
     served, tmp_path, monkeypatch, capsys
 ):
-    make_captioner(Encoder(ENCODER)).save(tmp_path / "flickr8k.keras")
+    make_captioner(make_encoder()).save(tmp_path / "flickr8k.keras")
     monkeypatch.setattr(pretrained, "SHIPPED", tmp_path / "flickr8k.keras")
     monkeypatch.setattr(pretrained, "SHIPPED_LSTM", tmp_path / "flickr8k.keras")
     assert exit_code("demo", "--port", "0") == 0

@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 from new_process import python
-from tiny_pipeline import make_captioner, photo_bytes
+from tiny_pipeline import make_captioner, make_encoder, photo_bytes
 
 from show_attend_tell.config.settings import EncoderSettings
 from show_attend_tell.inference.pipeline import load
-from show_attend_tell.models.encoder.network import Encoder
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
@@ -48,7 +47,7 @@ def test_a_photo_is_captioned_and_drawn(tmp_path, model):
 def test_a_model_of_drawn_scenes_captions(tmp_path):
     settings = EncoderSettings("SceneNet", "annotations", "scenes", 112, "squash")
     model, photo = tmp_path / "model.keras", tmp_path / "a.png"
-    make_captioner(Encoder(settings)).save(model)
+    make_captioner(make_encoder(settings)).save(model)
     photo.write_bytes(photo_bytes())
     done = python("-c", COMMAND, "caption", photo, "--model", model, cwd=tmp_path)
     sentence = load(model, engine="keras").caption(photo).sentence

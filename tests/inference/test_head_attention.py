@@ -6,13 +6,12 @@ import tiny_pipeline
 
 from show_attend_tell.inference.pipeline import CaptioningPipeline
 from show_attend_tell.inference.visualization.attention_figure import heads_figure
-from show_attend_tell.models.encoder.network import Encoder
 from show_attend_tell.models.generator import Generator
 
 
 @pytest.fixture(scope="module")
 def pipeline():
-    encoder = Encoder(tiny_pipeline.ENCODER)
+    encoder = tiny_pipeline.make_encoder()
     captioner = tiny_pipeline.make_captioner(encoder, decoder="transformer")
     return CaptioningPipeline(captioner.generator, encoder)
 

@@ -15,6 +15,8 @@ from show_attend_tell.reference import captioner as reference
 from show_attend_tell.reference.model_file import read_captioner
 from show_attend_tell.runtime.errors import CaptionError, ConfigError
 
+pytestmark = pytest.mark.usefixtures("eager_searches")
+
 MEAN = {"model": {"attention": "mean"}}
 VARIANTS = EVERY_VARIANT | {"transformer, the mean": (tiny_transformer, MEAN)}
 METHODS = {

@@ -1,6 +1,5 @@
 """Compare the numbers of captioners with the numbers of an oracle."""
 
-import keras
 import numpy as np
 import oracle
 import pytest
@@ -19,6 +18,8 @@ def assert_same_outputs(found, expected):
 
 def assert_equal_leaves(one, other):
     """Compare two structures of arrays to the last bit."""
+    import keras
+
     for a, b in zip(*map(keras.tree.flatten, (one, other)), strict=True):
         np.testing.assert_array_equal(a, b)
 

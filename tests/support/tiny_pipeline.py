@@ -1,9 +1,15 @@
-"""A captioner and its encoder, not trained, that give photos different captions."""
+"""A captioner and its encoder, not trained, that give photos different captions.
+
+Keras is imported when a model is built, so that files of tests are collected without.
+"""
+
+from __future__ import annotations
 
 import dataclasses
 import functools
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from pictures import image_bytes
@@ -17,9 +23,10 @@ from show_attend_tell.config.settings import (
 )
 from show_attend_tell.data.vocabulary import SPECIAL, Vocabulary
 from show_attend_tell.inference.pipeline import CaptioningPipeline, load
-from show_attend_tell.models.captioner import Captioner
-from show_attend_tell.models.encoder.network import Encoder
-from show_attend_tell.models.generator import Generator
+
+if TYPE_CHECKING:
+    from show_attend_tell.models.captioner import Captioner
+    from show_attend_tell.models.encoder.network import Encoder
 
 WORDS = ("a", "red", "blue", "circle", "square", "above", "below", "the")
 ENCODER = EncoderSettings("SceneNet", "annotations", "none", 32, "crop")
@@ -27,10 +34,19 @@ DECODING = {"beam": 3, "max_words": 6, "length_normalisation": 0.5}
 _FOLDER = tempfile.TemporaryDirectory()
 
 
+def make_encoder(settings: EncoderSettings = ENCODER) -> Encoder:
+    """Return an encoder in Keras."""
+    from show_attend_tell.models.encoder.network import Encoder
+
+    return Encoder(settings)
+
+
 def make_captioner(
     encoder: Encoder, identity: dict | None = None, decoder: str = "lstm"
 ) -> Captioner:
     """Return a small captioner with weights so large that captions differ."""
+    from show_attend_tell.models.captioner import Captioner
+
     widths = {"embedding_width": 8, "lstm_width": 8, "attention_width": 8}
     model = Captioner(
         Vocabulary((*SPECIAL, *WORDS)),
@@ -52,12 +68,13 @@ def tiny_pipeline() -> CaptioningPipeline:
     Tests share it so that each graph is compiled once; none may change it.
     """
     file = Path(_FOLDER.name) / "model.keras"
-    make_captioner(Encoder(ENCODER)).save(file)
+    make_captioner(make_encoder()).save(file)
     return load(file)
 
 
 def with_decoding(pipeline: CaptioningPipeline, **changes) -> CaptioningPipeline:
     """Return a pipeline with the same graphs and decoding settings of its own."""
+    from show_attend_tell.models.generator import Generator
 
     class OwnDecoding(Generator):
         decoding = dataclasses.replace(pipeline.generator.decoding, **changes)
