@@ -16,13 +16,15 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # for editors and type checkers; __getattr__ imports at run time
+    from show_attend_tell.config.captioner import DecodingSettings
     from show_attend_tell.config.experiments import load_experiment
-    from show_attend_tell.config.settings import DecodingSettings, Experiment
+    from show_attend_tell.config.settings import Experiment
     from show_attend_tell.data.features import FeatureReader
     from show_attend_tell.data.vocabulary import Vocabulary
     from show_attend_tell.evaluation.evaluate import evaluate
+    from show_attend_tell.inference.photos import Failure
     from show_attend_tell.inference.pipeline import CaptioningPipeline, caption, load
-    from show_attend_tell.inference.result import Caption, Failure
+    from show_attend_tell.inference.result import Caption
     from show_attend_tell.models.captioner import Captioner
     from show_attend_tell.models.encoder.network import Encoder
     from show_attend_tell.runtime.errors import ShowAttendTellError
@@ -34,10 +36,10 @@ _HOMES = {
     "Caption": "inference.result",
     "Captioner": "models.captioner",
     "CaptioningPipeline": "inference.pipeline",
-    "DecodingSettings": "config.settings",
+    "DecodingSettings": "config.captioner",
     "Encoder": "models.encoder.network",
     "Experiment": "config.settings",
-    "Failure": "inference.result",
+    "Failure": "inference.photos",
     "FeatureReader": "data.features",
     "ShowAttendTellError": "runtime.errors",
     "Vocabulary": "data.vocabulary",

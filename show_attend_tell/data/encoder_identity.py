@@ -1,15 +1,19 @@
 """Compare encoders: decide whether a model may read another encoder's features.
 
 These modules refuse another encoder: :mod:`data.features` and :mod:`data.splits` for
-feature files, :mod:`inference.engine` for photos, :mod:`models.initial_weights`
+feature files, :mod:`inference.engine` for photos, :mod:`training.initial_model`
 for initial weights, and :mod:`data_prep.feature_writer` for interrupted extractions.
 """
 
 import hashlib
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any, TypeAlias
 
 from show_attend_tell.config.captioner import EncoderSettings
+
+# Everything that determines features, as JSON values; `Encoder.identity` has the keys.
+Identity: TypeAlias = dict[str, Any]
 
 # Keys stored for the record; two encoders that differ in these alone are equal.
 _INFORMATIVE = ("weights", "precision", "seed", "versions", "accepts")
@@ -22,7 +26,7 @@ ROUNDED_DIGEST = "9371966e1f1ab8aa3ea26ef386db298c8fd51ae48be9762745774babdb206a
 
 
 def identity_difference(
-    expected: dict, actual: dict, exact: bool = False, either: bool = False
+    expected: Identity, actual: Identity, exact: bool = False, either: bool = False
 ) -> str | None:
     """Describe the difference between two encoders; None if their features agree.
 
@@ -41,12 +45,15 @@ def identity_difference(
         For instance ``layer block5_conv3 instead of block5_conv4``.
     """
     if not exact and (either or accepts_packaged(expected)):
-        expected, actual = map(_as_rounded, (expected, actual))
+        expected = _as_rounded(expected)
+        actual = _as_rounded(actual)
     keys = [key for key in {**expected, **actual} if key not in _INFORMATIVE]
     return _difference(expected, actual, keys)
 
 
-def _difference(expected: dict, actual: dict, keys: Iterable[str]) -> str | None:
+def _difference(
+    expected: Identity, actual: Identity, keys: Iterable[str]
+) -> str | None:
     differences = [
         f"{key} {_shorten(actual.get(key))} instead of {_shorten(expected.get(key))}"
         for key in keys
@@ -55,19 +62,19 @@ def _difference(expected: dict, actual: dict, keys: Iterable[str]) -> str | None
     return ", ".join(differences) or None
 
 
-def _as_rounded(identity: dict) -> dict:
+def _as_rounded(identity: Identity) -> Identity:
     """Return an identity in which the original weights replace the packaged ones."""
     if identity.get("weights_digest") != PACKAGED_DIGEST:
         return identity
     return {**identity, "weights_digest": ROUNDED_DIGEST}
 
 
-def accepts_packaged(identity: dict) -> bool:
+def accepts_packaged(identity: Identity) -> bool:
     """Return whether the packaged weights were rounded from an encoder's weights."""
-    return identity.get("weights_digest") == ROUNDED_DIGEST
+    return bool(identity.get("weights_digest") == ROUNDED_DIGEST)
 
 
-def settings_difference(settings: EncoderSettings, actual: dict) -> str | None:
+def settings_difference(settings: EncoderSettings, actual: Identity) -> str | None:
     """Describe the difference between an experiment's encoder settings and an identity.
 
     Precision is ignored. Weights are compared by name only where both names are
@@ -81,8 +88,12 @@ def settings_difference(settings: EncoderSettings, actual: dict) -> str | None:
     Returns:
         For instance ``resize squash instead of crop``; None if they agree.
     """
-    wanted = {"network": settings.network, "layer": settings.layer}
-    wanted |= {"image_size": settings.image_size, "resize": settings.resize}
+    wanted: Identity = {
+        "network": settings.network,
+        "layer": settings.layer,
+        "image_size": settings.image_size,
+        "resize": settings.resize,
+    }
     names = {settings.weights, str(actual.get("weights"))}
     if names <= set(BUILT_IN_WEIGHTS):
         wanted["weights"] = settings.weights
@@ -100,7 +111,7 @@ def _shorten(value: object) -> str:
     return text if len(text) <= 40 else f"{text[:12]}..."
 
 
-def is_accepted(identity: dict, weights: str | Path) -> bool:
+def is_accepted(identity: Identity, weights: str | Path) -> bool:
     """Return whether a model accepts these encoder weights in place of its own.
 
     Args:

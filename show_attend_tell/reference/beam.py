@@ -10,21 +10,18 @@ or -1. Results equal those of :mod:`show_attend_tell.models.decoding`, ties incl
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from show_attend_tell.reference.decoder import State
 from show_attend_tell.reference.hypotheses import Hypotheses
 
-
-class NextWord(NamedTuple):
-    """What a decoder returns at one step of W hypotheses."""
-
-    logits: np.ndarray  # (W, K)
-    state: dict  # arrays (W, ...)
-    alpha: np.ndarray  # (W, L)
-    context_weights: np.ndarray  # (W, L): alpha, or one-hot s_t
-    beta: np.ndarray  # (W,)
+Records: TypeAlias = dict[str, np.ndarray]  # about written words, by name
+# (t, words (W,), state) -> log_probs (W, K), state, extras
+Step: TypeAlias = Callable[
+    [int, np.ndarray, list[State]], tuple[np.ndarray, list[State], Records]
+]
 
 
 class _Caption(NamedTuple):
@@ -32,10 +29,10 @@ class _Caption(NamedTuple):
 
     score: float  # log p / length ** p
     log_prob: float
-    written: dict  # what `_Rules.append` records, (t, ...) each
+    written: Records  # what `append` records, (t, ...) each
 
 
-class _Rules(NamedTuple):
+class Rules(NamedTuple):
     """The words with a meaning to the search."""
 
     start_id: int
@@ -43,7 +40,9 @@ class _Rules(NamedTuple):
     pad_id: int
     forbidden: Sequence[int] = ()
 
-    def call(self, step, t, words, state):
+    def call(
+        self, step: Step, t: int, words: np.ndarray, state: list[State]
+    ) -> tuple[np.ndarray, list[State], Records]:
         """Call the step; the log-probabilities of forbidden words become -inf."""
         log_probs, state, extras = step(t, words, state)
         log_probs = np.array(log_probs, np.float32)
@@ -51,37 +50,39 @@ class _Rules(NamedTuple):
         return log_probs, state, extras
 
 
-def softmax(x):
+def softmax(x: np.ndarray) -> np.ndarray:
     """Return exp(x) / sum exp(x) over the last axis."""
     weights = np.exp(x - x.max(axis=-1, keepdims=True))
-    return weights / weights.sum(axis=-1, keepdims=True)
+    probabilities: np.ndarray = weights / weights.sum(axis=-1, keepdims=True)
+    return probabilities
 
 
-def log_softmax(x):
+def log_softmax(x: np.ndarray) -> np.ndarray:
     """Return x - log sum exp(x) over the last axis."""
     x = x - x.max(axis=-1, keepdims=True)
-    return x - np.log(np.exp(x).sum(axis=-1, keepdims=True))
+    log_probs: np.ndarray = x - np.log(np.exp(x).sum(axis=-1, keepdims=True))
+    return log_probs
 
 
-def sample_index(probabilities, u):
+def sample_index(probabilities: np.ndarray, u: np.ndarray | float) -> np.ndarray:
     """Return the first entry (...) whose cumulative sum exceeds u sum(p), p (..., K).
 
     Rounding may lift u sum(p) to the sum itself; the argmax is returned then.
     """
-    sums = probabilities.cumsum(axis=-1)
-    index = (sums <= u * sums[..., -1:]).sum(axis=-1)
+    sums: np.ndarray = probabilities.cumsum(axis=-1)
+    index: np.ndarray = (sums <= u * sums[..., -1:]).sum(axis=-1)
     last = index == probabilities.shape[-1]
     return np.where(last, probabilities.argmax(axis=-1), index)
 
 
 def beam_search(
-    step: Callable,
-    state: list,
+    step: Step,
+    state: list[State],
+    rules: Rules,
     *,
     beam: int,
     max_words: int,
     length_normalisation: float = 0.0,
-    **rules,
 ) -> Hypotheses:
     """Search the most probable captions with W live hypotheses.
 
@@ -95,16 +96,17 @@ def beam_search(
     Args:
         step: see the module.
         state: of the empty caption, W = 1.
+        rules: the ids with a meaning.
         beam: W.
         max_words: T, with the end word.
         length_normalisation: exponent p of the score log p / length ** p.
-        rules: ``start_id``, ``end_id``, ``pad_id`` and ``forbidden`` ids.
     """
-    rules, W = _Rules(**rules), beam
+    W = beam
     powers = np.arange(1, max_words + 1, dtype=np.float32) ** length_normalisation
     ranking = powers if W > 1 else np.ones_like(powers)  # one place: nothing to rank
     words = np.array([rules.start_id])
-    totals, written = np.zeros(1, np.float32), {}  # log p of the live hypotheses
+    totals = np.zeros(1, np.float32)  # log p of the live hypotheses
+    written: Records = {}
     finished: list[_Caption] = []
     for t in range(max_words):
         log_probs, state, extras = rules.call(step, t, words, state)
@@ -116,18 +118,20 @@ def beam_search(
         new |= {name: x[parents] for name, x in extras.items()}
         written = append(pick(written, parents), new)
         ends = words == rules.end_id
-        for k in np.flatnonzero(ends[:W]):
-            score = totals[k] / ranking[t]
-            finished.append(_Caption(score, totals[k], pick(written, k)))
+        for k in np.flatnonzero(ends[:W]).tolist():
+            score = float(totals[k] / ranking[t])
+            finished.append(_Caption(score, float(totals[k]), pick(written, k)))
         finished = sorted(finished, key=lambda one: -one.score)[:W]  # stable
         kept = np.flatnonzero(~ends)[:W]
-        totals, words, written = totals[kept], words[kept], pick(written, kept)
-        state = pick(state, parents[kept])
+        totals = totals[kept]
+        words = words[kept]
+        written = pick(written, kept)
+        state = [pick(arrays, parents[kept]) for arrays in state]
         reachable = totals[0] / ranking[-1] if len(totals) else -np.inf
         if (finished[-1].score if len(finished) == W else -np.inf) >= reachable:
             break
     captions = finished or [
-        _Caption(0, total, pick(written, k)) for k, total in enumerate(totals)
+        _Caption(0, float(total), pick(written, k)) for k, total in enumerate(totals)
     ]
     return _hypotheses(captions, W, powers, rules.pad_id, bool(finished))
 
@@ -143,41 +147,58 @@ def largest(values: np.ndarray, count: int) -> np.ndarray:
     return index[np.argsort(-values[index], kind="stable")][:count]
 
 
-def greedy(step: Callable, state: list, *, max_words: int, **rules) -> Hypotheses:
+def greedy(
+    step: Step, state: list[State], rules: Rules, *, max_words: int
+) -> Hypotheses:
     """Write the most probable word at every step, of equal ones the smallest id."""
 
-    def choose(t, log_probs):
-        return log_probs.argmax(axis=-1)
+    def choose(t: int, log_probs: np.ndarray) -> np.ndarray:
+        index: np.ndarray = log_probs.argmax(axis=-1)
+        return index
 
-    return _write(step, state, choose, 1, max_words, _Rules(**rules))
+    return _write(step, state, choose, 1, max_words, rules)
 
 
 def sample(
-    step: Callable, state: list, noise: np.ndarray, *, temperature=1.0, **rules
+    step: Step,
+    state: list[State],
+    rules: Rules,
+    noise: np.ndarray,
+    *,
+    temperature: float = 1.0,
 ) -> Hypotheses:
     """Sample every word with probability proportional to p ** (1 / temperature).
 
     Args:
         step: see the module.
         state: of the empty caption.
+        rules: the ids with a meaning.
         noise: uniform numbers in [0, 1), (W, T): W captions of at most T words.
         temperature: above 0.
-        rules: see :func:`beam_search`.
     """
     W, T = noise.shape
 
-    def choose(t, log_probs):
+    def choose(t: int, log_probs: np.ndarray) -> np.ndarray:
         p = softmax(log_probs / np.float32(temperature))  # (W, K)
         return sample_index(p, noise[:, t, None])
 
-    state = pick(state, np.zeros(W, int))
-    return _write(step, state, choose, W, T, _Rules(**rules))
+    state = [pick(arrays, np.zeros(W, int)) for arrays in state]
+    return _write(step, state, choose, W, T, rules)
 
 
-def _write(step, state, choose, W: int, T: int, rules: _Rules) -> Hypotheses:
+def _write(
+    step: Step,
+    state: list[State],
+    choose: Callable[[int, np.ndarray], np.ndarray],
+    W: int,
+    T: int,
+    rules: Rules,
+) -> Hypotheses:
     """Write W captions with the words that `choose` selects from (W, K)."""
-    words, written = np.full(W, rules.start_id), {}
-    lengths, finished = np.zeros(W, int), np.zeros(W, bool)
+    words = np.full(W, rules.start_id)
+    written: Records = {}
+    lengths = np.zeros(W, int)
+    finished = np.zeros(W, bool)
     for t in range(T):
         log_probs, state, extras = rules.call(step, t, words, state)
         words = choose(t, log_probs)  # (W,)
@@ -190,21 +211,18 @@ def _write(step, state, choose, W: int, T: int, rules: _Rules) -> Hypotheses:
     captions = []
     for k, length in enumerate(lengths):
         caption = {name: x[k, :length] for name, x in written.items()}
-        captions.append(_Caption(0, caption["word_log_probs"].sum(), caption))
+        log_prob = float(caption["word_log_probs"].sum())
+        captions.append(_Caption(0, log_prob, caption))
     powers = np.ones(T, np.float32)
     return _hypotheses(captions, W, powers, rules.pad_id, finished)
 
 
-def pick(tree, index):
-    """Return the rows of all arrays of a tree of lists and dicts."""
-    if isinstance(tree, list):
-        return [pick(part, index) for part in tree]
-    if isinstance(tree, dict):
-        return {name: pick(part, index) for name, part in tree.items()}
-    return tree[index]
+def pick(arrays: Records, index: np.ndarray | int) -> Records:
+    """Return the rows of all arrays."""
+    return {name: x[index] for name, x in arrays.items()}
 
 
-def append(written: dict, new: dict) -> dict:
+def append(written: Records, new: Records) -> Records:
     """Return records (W, t, ...) with one more word (W, ...)."""
     return {
         name: np.concatenate([*([written[name]] if written else []), x[:, None]], 1)
@@ -212,16 +230,24 @@ def append(written: dict, new: dict) -> dict:
     }
 
 
-def _hypotheses(captions, W, powers, pad_id, finished) -> Hypotheses:
+def _hypotheses(
+    captions: Sequence[_Caption],
+    W: int,
+    powers: np.ndarray,
+    pad_id: int,
+    finished: np.ndarray | bool,
+) -> Hypotheses:
     """Return captions as arrays of W rows and T words, padded."""
-    T, empty = len(powers), {"tokens": pad_id, "locations": -1}
-    fields = {}
+    T = len(powers)
+    empty = {"tokens": pad_id, "locations": -1}
+    fields: Records = {}
     for name, x in captions[0].written.items():
         kind = np.int32 if name in empty else np.float32
         fields[name] = np.full((W, T, *x.shape[1:]), empty.get(name, 0), kind)
         for k, caption in enumerate(captions):
             fields[name][k, : len(caption.written[name])] = caption.written[name]
-    lengths, log_probs = np.zeros(W, np.int32), np.full(W, -np.inf, np.float32)
+    lengths = np.zeros(W, np.int32)
+    log_probs = np.full(W, -np.inf, np.float32)
     lengths[: len(captions)] = [len(one.written["tokens"]) for one in captions]
     log_probs[: len(captions)] = [one.log_prob for one in captions]
     return Hypotheses(

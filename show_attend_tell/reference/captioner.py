@@ -13,16 +13,26 @@ import functools
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from show_attend_tell.config.captioner import DecodingSettings
 from show_attend_tell.data.encoder_identity import (
+    Identity,
     accepts_packaged,
     identity_difference,
 )
 from show_attend_tell.data.vocabulary import END, PAD, START, UNKNOWN
-from show_attend_tell.reference.beam import beam_search, greedy, log_softmax, sample
+from show_attend_tell.reference.beam import (
+    Records,
+    Rules,
+    beam_search,
+    greedy,
+    log_softmax,
+    sample,
+)
+from show_attend_tell.reference.decoder import Choose, State
 from show_attend_tell.reference.hypotheses import Hypotheses
 from show_attend_tell.reference.lstm import (
     argmax_location,
@@ -33,6 +43,9 @@ from show_attend_tell.reference.model_file import Captioner, read_captioner
 from show_attend_tell.reference.parallel import each
 from show_attend_tell.reference.reranker import Reranker, find_reranker
 from show_attend_tell.runtime.errors import CaptionError, ConfigError, ModelFileError
+
+# Of one photo: an integer, or a seed that pipelines derive from it and the photo.
+Seed: TypeAlias = int | np.integer[Any] | np.random.SeedSequence
 
 
 class Generator:
@@ -69,10 +82,13 @@ class Generator:
         names = names or [f"member {number + 1}" for number in range(len(members))]
         if not members:
             raise ModelFileError("`members` must not be empty; pass a captioner")
-        self.members, self.mirror = tuple(members), mirror
-        self.reranker, self.must_rank = reranker, must_rank
+        self.members = tuple(members)
+        self.mirror = mirror
+        self.reranker = reranker
+        self.must_rank = must_rank
         first = self.members[0]
-        self.vocabulary, self.grid = first.vocabulary, first.grid
+        self.vocabulary = first.vocabulary
+        self.grid = first.grid
         self.annotation_width = first.annotation_width
         for name, member in zip(names, self.members, strict=True):
             if difference := self._difference(member):
@@ -113,7 +129,7 @@ class Generator:
             )
 
     @property
-    def encoder_identity(self) -> dict:
+    def encoder_identity(self) -> Identity:
         """The encoder whose features all members accept.
 
         Members trained with the weights that the packaged ones round also read features
@@ -145,7 +161,7 @@ class Generator:
         return all(member.settings.attends for member in self.members)
 
     @property
-    def weights(self) -> list:
+    def weights(self) -> list[Any]:
         """The arrays or variables of all members, each once."""
         unique = {id(member): member for member in self.members}
         return [weight for member in unique.values() for weight in member.weights]
@@ -157,7 +173,9 @@ class Generator:
 
     def reranker_file(self, decoding: DecodingSettings) -> Path | None:
         """Return the file of the reranker that orders the hypotheses, if any."""
-        return self.reranker.file if self.ranks(decoding) else None
+        if self.reranker is None or not self.ranks(decoding):
+            return None
+        return self.reranker.file
 
     def views(self) -> list[tuple[Captioner, int]]:
         """Return (member, whether the photo is mirrored) for each member and view."""
@@ -171,9 +189,9 @@ class Generator:
         self,
         annotations: np.ndarray,
         decoding: DecodingSettings | None = None,
-        seeds: Sequence | None = None,
+        seeds: Sequence[Seed] | None = None,
         regions: np.ndarray | None = None,
-        **options,
+        photos: int | None = None,
     ) -> Hypotheses:
         """Generate captions of photos.
 
@@ -188,7 +206,7 @@ class Generator:
             regions: (N, L) in [0, 1], the part of each photo from which its caption is
                 written, see :func:`reference.lstm.region_bias`, or None. The reranker
                 reads the region alone.
-            **options: of :meth:`search`.
+            photos: number of photos of the whole run, see :meth:`search`.
 
         Returns:
             Hypotheses of NumPy arrays, N rows, best first. ``scores`` decide the order.
@@ -209,16 +227,24 @@ class Generator:
                 "= 'mean' or 'none'; caption the whole photo, or name another model"
             )
         N = len(annotations)
-        seeds = decoding.seed if seeds is None else seeds
-        noise = uniform_noise(seeds, N, decoding.max_words)  # (N, 2, T)
-        hypotheses = self.search(annotations, decoding, noise, regions, **options)
-        if not self.ranks(decoding):
+        T = decoding.max_words
+        noise = uniform_noise(decoding.seed if seeds is None else seeds, N, T)
+        hypotheses = self.search(annotations, decoding, noise, regions, photos)
+        if self.reranker is None or not self.ranks(decoding):
             return hypotheses
-        photos = annotations[:, 0] if self.mirror else annotations
-        return self.reranker.rank(hypotheses, photos, decoding.rerank_weight, regions)
+        unmirrored = annotations[:, 0] if self.mirror else annotations
+        return self.reranker.rank(
+            hypotheses, unmirrored, decoding.rerank_weight, regions
+        )
 
-    def _require_shapes(self, annotations, seeds, regions) -> None:
-        L, shape = self.grid[0] * self.grid[1], np.shape(annotations)
+    def _require_shapes(
+        self,
+        annotations: np.ndarray,
+        seeds: Sequence[Seed] | None,
+        regions: np.ndarray | None,
+    ) -> None:
+        L = self.grid[0] * self.grid[1]
+        shape = np.shape(annotations)
         sizes = (*([2] if self.mirror else []), L, self.annotation_width)
         if shape[1:] != sizes or not shape or not shape[0]:
             raise ValueError(
@@ -257,7 +283,12 @@ class Generator:
             )
 
     def search(
-        self, annotations, decoding, noise, regions=None, photos=None
+        self,
+        annotations: np.ndarray,
+        decoding: DecodingSettings,
+        noise: np.ndarray,
+        regions: np.ndarray | None = None,
+        photos: int | None = None,
     ) -> Hypotheses:
         """Search the captions of photos.
 
@@ -268,7 +299,7 @@ class Generator:
             regions: see :meth:`generate`.
             photos: not used; an engine that compiles its search prepares for them.
         """
-        biases = [None] * len(annotations)
+        biases: Sequence[None] | np.ndarray = [None] * len(annotations)
         if regions is not None:
             biases = region_bias(regions, decoding.region_strength)  # (N, L)
         search = functools.partial(self._search_photo, decoding)
@@ -276,19 +307,31 @@ class Generator:
         # N of (W, ...) -> (N, W, ...)
         return Hypotheses(*map(np.stack, zip(*captions, strict=True)))
 
-    def _search_photo(self, decoding, features, noise, bias) -> Hypotheses:
+    def _search_photo(
+        self,
+        decoding: DecodingSettings,
+        features: np.ndarray,
+        noise: np.ndarray,
+        bias: np.ndarray | None,
+    ) -> Hypotheses:
         views = features if self.mirror else features[None]  # (V, L, D)
         readers = [(m, k, m.read_photo(views[k])) for m, k in self.views()]
         state = [member.start(photo) for member, _, photo in readers]
         columns = self.grid[1]
         held = decoding.region_words or decoding.max_words  # words with the bias
 
-        def step(t, words, state):
+        def step(
+            t: int, words: np.ndarray, state: list[State]
+        ) -> tuple[np.ndarray, list[State], Records]:
             choose = _selection(decoding.locations, noise[1, t])
-            log_probs, states, alphas, betas = [], [], [], []
+            log_probs = []
+            states = []
+            alphas = []
+            betas = []
             for (member, flipped, photo), own in zip(readers, state, strict=True):
-                b = 0 if bias is None or t >= held else bias
-                b = flip_locations(b, columns) if flipped and np.ndim(b) else b
+                b: np.ndarray | float = 0
+                if bias is not None and t < held:
+                    b = flip_locations(bias, columns) if flipped else bias
                 out = member.step(photo, words, own, choose, b)
                 log_probs.append(log_softmax(out.logits))  # (W, K)
                 states.append(out.state)
@@ -298,36 +341,41 @@ class Generator:
             locations = np.full(len(words), -1)
             if choose is not None:
                 locations = out.context_weights.argmax(axis=-1)
-            extras = {"alpha": _mean(alphas), "beta": _mean(betas)}
-            extras["locations"] = locations
+            extras = {
+                "alpha": _mean(alphas),
+                "beta": _mean(betas),
+                "locations": locations,
+            }
             return log_mean_probabilities(log_probs), states, extras
 
         unknown = () if decoding.allow_unknown else (UNKNOWN,)
-        rules = {"start_id": START, "end_id": END, "pad_id": PAD}
-        rules["forbidden"] = (PAD, START, *unknown)
+        rules = Rules(START, END, PAD, forbidden=(PAD, START, *unknown))
         T = decoding.max_words
         if decoding.method == "sample":
             temperature = decoding.temperature
-            return sample(step, state, noise[:1], temperature=temperature, **rules)
+            return sample(step, state, rules, noise[:1], temperature=temperature)
         if decoding.method == "greedy":
-            return greedy(step, state, max_words=T, **rules)
+            return greedy(step, state, rules, max_words=T)
         return beam_search(
-            *(step, state),
+            step,
+            state,
+            rules,
             beam=decoding.beam,
             max_words=T,
             length_normalisation=decoding.length_normalisation,
-            **rules,
         )
 
 
-def _selection(locations: str, u: float):
+def _selection(locations: str, u: float) -> Choose | None:
     """Return alpha -> context weights of one step; None averages by alpha."""
     if locations == "sampled":
         return lambda alpha: sampled_location(alpha, u)
     return argmax_location if locations == "likeliest" else None
 
 
-def uniform_noise(seed: int | Sequence[int], photos: int, max_words: int) -> np.ndarray:
+def uniform_noise(
+    seed: Seed | Sequence[Seed], photos: int, max_words: int
+) -> np.ndarray:
     """Return uniform numbers in [0, 1), for words and for locations: (N, 2, T).
 
     A photo's numbers do not depend on how many photos follow it, and with N seeds on no
@@ -338,7 +386,7 @@ def uniform_noise(seed: int | Sequence[int], photos: int, max_words: int) -> np.
         photos: N.
         max_words: T.
     """
-    if np.ndim(seed) == 0:
+    if isinstance(seed, int | np.integer | np.random.SeedSequence):
         return np.random.default_rng(seed).random((photos, 2, max_words), np.float32)
     rngs = [np.random.default_rng(number) for number in seed]
     return np.stack([rng.random((2, max_words), np.float32) for rng in rngs])
@@ -348,8 +396,10 @@ def log_mean_probabilities(log_probs: Sequence[np.ndarray]) -> np.ndarray:
     """Return the logarithm of the mean of probabilities given as logarithms."""
     if len(log_probs) == 1:
         return log_probs[0]
-    top = np.max(log_probs, axis=0)  # (M V, W, K) -> (W, K)
-    return top + np.log(np.mean(np.exp(log_probs - top), axis=0))
+    top: np.ndarray = np.max(log_probs, axis=0)  # (M V, W, K) -> (W, K)
+    mean = np.mean(np.exp(log_probs - top), axis=0)
+    log_mean: np.ndarray = top + np.log(mean)
+    return log_mean
 
 
 def flip_locations(alpha: np.ndarray, columns: int) -> np.ndarray:
@@ -359,14 +409,15 @@ def flip_locations(alpha: np.ndarray, columns: int) -> np.ndarray:
 
 
 def _mean(values: Sequence[np.ndarray]) -> np.ndarray:
-    return sum(values[1:], values[0]) / len(values)
+    mean: np.ndarray = sum(values[1:], values[0]) / len(values)
+    return mean
 
 
 def load_generator(
     files: Sequence[str | Path],
     mirror: bool = False,
     reranker: str | Path | None = None,
-    read: Callable = read_captioner,
+    read: Callable[[str | Path], Captioner] = read_captioner,
     generator: type[Generator] = Generator,
 ) -> Generator:
     """Read the captioners that generate together, and their reranker.

@@ -15,17 +15,24 @@ import functools
 import hashlib
 from importlib.resources import files
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 
 from show_attend_tell.config.captioner import EncoderSettings
-from show_attend_tell.data.encoder_identity import BUILT_IN_WEIGHTS
+from show_attend_tell.data.encoder_identity import BUILT_IN_WEIGHTS, Identity
 from show_attend_tell.reference.hdf5 import Hdf5File
 from show_attend_tell.reference.parallel import each
 from show_attend_tell.runtime.errors import EncoderError, one_line
 from show_attend_tell.runtime.untrusted import DAMAGED, read_text_bytes
 
-BLOCKS = {"VGG16": (2, 2, 3, 3, 3), "VGG19": (2, 2, 4, 4, 4)}  # convolutions of each
+# Kernel, bias and the like of each convolution, by its name.
+Arrays: TypeAlias = dict[str, tuple[np.ndarray, ...]]
+
+BLOCKS: dict[str, tuple[int, ...]] = {
+    "VGG16": (2, 2, 3, 3, 3),
+    "VGG19": (2, 2, 4, 4, 4),
+}  # convolutions of each
 WIDTHS = (64, 128, 256, 512, 512)
 MEAN = np.array([103.939, 116.779, 123.68], np.float32)  # of ImageNet: B, G, R
 _WEIGHTS = Path(str(files("show_attend_tell"))) / "models" / "weights"
@@ -96,7 +103,7 @@ def layers_until(network: str, last: str) -> list[str]:
     return names[: names.index(last) + 1]
 
 
-def convolve(x, kernel, bias):
+def convolve(x: np.ndarray, kernel: np.ndarray, bias: np.ndarray) -> np.ndarray:
     """Return relu(kernel * x + bias) with zero padding, (H, W, C) -> (H, W, K)."""
     H, W, C = x.shape
     x = np.pad(x, ((1, 1), (1, 1), (0, 0)))
@@ -117,12 +124,14 @@ def convolve(x, kernel, bias):
     return y
 
 
-def winograd_kernel(kernel):
+def winograd_kernel(kernel: np.ndarray) -> np.ndarray:
     """Return G g G^T, (3, 3, C, K) -> (6, 6, C, K)."""
     return _both_sides(G, kernel).reshape(6, 6, *kernel.shape[2:])
 
 
-def convolve_by_winograd(x, products, bias):
+def convolve_by_winograd(
+    x: np.ndarray, products: np.ndarray, bias: np.ndarray
+) -> np.ndarray:
     """Compute :func:`convolve` with the kernel of :func:`winograd_kernel`."""
     H, W, C = x.shape
     down, right = -(-H // 4), -(-W // 4)  # tiles
@@ -144,21 +153,24 @@ def convolve_by_winograd(x, products, bias):
     return result[:H, :W]
 
 
-def _both_sides(matrix, x):
+def _both_sides(matrix: np.ndarray, x: np.ndarray) -> np.ndarray:
     """Return M x M^T of the first two axes, (b, b, ...) -> (a, a, N)."""
     a, b = matrix.shape
     matrix = matrix.astype(np.float32)
-    return matrix @ (matrix @ x.reshape(b, -1)).reshape(a, b, -1)
+    y: np.ndarray = matrix @ (matrix @ x.reshape(b, -1)).reshape(a, b, -1)
+    return y
 
 
-def pool(x):
+def pool(x: np.ndarray) -> np.ndarray:
     """Return the maximum of 2 x 2 pixels, (H, W, C) -> (H / 2, W / 2, C)."""
-    H, W = x.shape[0] // 2 * 2, x.shape[1] // 2 * 2
-    x = np.maximum(x[0:H:2], x[1:H:2])
-    return np.maximum(x[:, 0:W:2], x[:, 1:W:2])
+    H = x.shape[0] // 2 * 2
+    W = x.shape[1] // 2 * 2
+    rows = np.maximum(x[0:H:2], x[1:H:2])
+    pooled: np.ndarray = np.maximum(rows[:, 0:W:2], rows[:, 1:W:2])
+    return pooled
 
 
-def scene_net(pixels, weights: dict):
+def scene_net(pixels: np.ndarray, weights: Arrays) -> np.ndarray:
     """Return SceneNet's map of a picture (S, S, 3) RGB, (S / 8, S / 8, 64)."""
     x = pixels.astype(np.float32) / np.float32(127.5) - 1
     for k, (_, stride) in enumerate(SCENE_NET, start=1):
@@ -194,12 +206,14 @@ class Encoder:
         EncoderError: the network is another, or its weights cannot be read.
     """
 
-    def __init__(self, settings: EncoderSettings, weights: dict | None = None):
+    def __init__(self, settings: EncoderSettings, weights: Arrays | None = None):
         self.settings = settings
         self.layers = layers_until(settings.network, settings.layer)
         weights = weights or read_weights(settings.weights, settings.network)
         if settings.network == "SceneNet":
-            self.weights, self.width, halves = weights, SCENE_NET[-1][0], 3
+            self.weights = weights
+            self.width = SCENE_NET[-1][0]
+            halves = 3
         else:
             convolutions = [name for name in self.layers if "conv" in name]
             self.weights = {name: weights[name] for name in convolutions}
@@ -220,7 +234,7 @@ class Encoder:
             products = each(winograd_kernel, kernels.values())
             self._products = dict(zip(kernels, products, strict=True))
 
-    def encode(self, squares, mirror: bool = False):
+    def encode(self, squares: np.ndarray, mirror: bool = False) -> np.ndarray:
         """Compute the annotation vectors of photos.
 
         Args:
@@ -236,14 +250,14 @@ class Encoder:
             return np.stack([self.encode(view) for view in views], axis=1)
         return np.stack(each(self._annotations, squares))
 
-    def _annotations(self, square):
+    def _annotations(self, square: np.ndarray) -> np.ndarray:
         if self.settings.network == "SceneNet":
             x = scene_net(square, self.weights)
         else:
             x = self._vgg(square[..., ::-1].astype(np.float32) - MEAN)
         return x.reshape(-1, self.width)
 
-    def _vgg(self, x):
+    def _vgg(self, x: np.ndarray) -> np.ndarray:
         """Apply the layers to centred pixels (S, S, 3), B, G, R."""
         for name in self.layers:
             if name.endswith("pool"):
@@ -255,14 +269,15 @@ class Encoder:
                 x = convolve(x, *self.weights[name])
         return x
 
-    def identity(self) -> dict:
+    def identity(self) -> Identity:
         """Return everything that determines the features, as JSON values."""
-        settings, digest = self.settings, hashlib.sha256()
+        settings = self.settings
+        digest = hashlib.sha256()
         preprocessing = settings.network.lower().replace("scenenet", "none")
         for arrays in self.weights.values():
             for values in arrays:
                 digest.update(str(values.shape).encode())
-                digest.update(np.ascontiguousarray(values, "<f4"))
+                digest.update(np.ascontiguousarray(values, "<f4").data)
         return {
             "network": settings.network,
             "layer": settings.layer,
@@ -280,7 +295,7 @@ class Encoder:
 
 
 @functools.cache  # models share an encoder
-def read_weights(source: str | Path, network: str) -> dict[str, tuple]:
+def read_weights(source: str | Path, network: str) -> Arrays:
     """Read the weights of all convolutions.
 
     Args:
@@ -302,9 +317,10 @@ def read_weights(source: str | Path, network: str) -> dict[str, tuple]:
             "pip install 'show-attend-tell[train]', or name a file by --encoder-weights"
         )
     try:
-        file, weights = Hdf5File(read_text_bytes(source, _MOST_BYTES)), {}
-        for name, arrays in _places(network).items():
-            values = [file.read(path, shape) for path, shape in arrays]
+        file = Hdf5File(read_text_bytes(source, _MOST_BYTES))
+        weights: Arrays = {}
+        for name, places in _places(network).items():
+            values = [file.read(path, shape) for path, shape in places]
             weights[name] = tuple(value.astype(np.float32) for value in values)
     except DAMAGED as error:
         raise EncoderError(
@@ -314,14 +330,15 @@ def read_weights(source: str | Path, network: str) -> dict[str, tuple]:
     return weights
 
 
-def _places(network: str) -> dict[str, list[tuple]]:
+def _places(network: str) -> dict[str, list[tuple[str, tuple[int, ...]]]]:
     """Return (path in a file, shape) of each array of each convolution, by its name."""
     if network == "SceneNet":
         convolutions = [(f"conv{k}", w) for k, (w, _) in enumerate(SCENE_NET, start=1)]
     else:
         names = layers_until(network, "block5_pool")
         convolutions = [(n, WIDTHS[int(n[5]) - 1]) for n in names if "conv" in n]
-    places, width = {}, 3
+    places: dict[str, list[tuple[str, tuple[int, ...]]]] = {}
+    width = 3
     for k, (name, wider) in enumerate(convolutions):
         number = f"_{k}" if k else ""
         places[name] = [(f"layers/conv2d{number}/vars/0", (3, 3, width, wider))]
@@ -331,12 +348,13 @@ def _places(network: str) -> dict[str, list[tuple]]:
         places[name] += [(f"layers/{vector}", (wider,)) for vector in vectors]
         width = wider
     if network == "SceneNet":
-        seen, path = width - 4, f"layers/conv2d_{len(convolutions)}/vars/"
+        seen = width - 4
+        path = f"layers/conv2d_{len(convolutions)}/vars/"
         places["seen"] = [(path + "0", (1, 1, width, seen)), (path + "1", (seen,))]
     return places
 
 
-def packaged_weights(file: Path = PACKAGED_WEIGHTS) -> dict[str, tuple]:
+def packaged_weights(file: Path = PACKAGED_WEIGHTS) -> Arrays:
     """Return the packaged weights of VGG16, kernel and bias of each convolution.
 
     A kernel w of blocks 3 to 5 has 8 bits per weight and one scale per output channel
@@ -350,7 +368,7 @@ def packaged_weights(file: Path = PACKAGED_WEIGHTS) -> dict[str, tuple]:
     Raises:
         EncoderError: the file is absent or damaged.
     """
-    weights = {}
+    weights: Arrays = {}
     try:
         with file.open("rb") as content, np.load(content) as arrays:
             for name in _places("VGG16"):

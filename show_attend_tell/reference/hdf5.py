@@ -12,7 +12,7 @@ import math
 import struct
 import zlib
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,7 @@ _SHAPE, _TYPE, _LAYOUT, _FILTERS, _CONTINUED, _MEMBERS = 1, 3, 8, 11, 16, 17
 _IGNORED = {0, 5, 12, 18}  # nothing, fill value, attribute, time of modification
 _DEFLATE, _SHUFFLE = 1, 2
 _MOST_DEFLATED = 1032  # bytes that one compressed byte can become
-_TYPES = {
+_TYPES: dict[bytes, np.dtype[Any]] = {
     bytes.fromhex("11200f00 02000000 00001000 0a05000a 0f000000"): np.dtype("<f2"),
     bytes.fromhex("11201f00 04000000 00002000 17080017 7f000000"): np.dtype("<f4"),
     bytes.fromhex("10080000 01000000 00000800"): np.dtype("i1"),
@@ -65,7 +65,9 @@ class Hdf5File:
         Args:
             excluded: name of a group of the root that is not looked at.
         """
-        shapes, waiting, seen = {}, [("", self._root)], {self._root}
+        shapes: dict[str, tuple[int, ...]] = {}
+        waiting = [("", self._root)]
+        seen = {self._root}
         while waiting:
             place, group = waiting.pop()
             members = self._members(group)
@@ -125,16 +127,17 @@ class Hdf5File:
             raise ValueError(f"it ends before byte {start + size}")
         return self._content[start : start + size]
 
-    def _unpack(self, form: str, start: int) -> tuple:
+    def _unpack(self, form: str, start: int) -> tuple[Any, ...]:
         return struct.unpack(form, self._slice(start, struct.calcsize(form)))
 
     def _address(self, path: str) -> int | None:
         """Return the address of a member's header, None if there is no member."""
-        address = self._root
+        address: int = self._root
         for name in path.split("/"):
-            address = self._members(address).get(name)
-            if address is None:
+            members = self._members(address)
+            if name not in members:
                 return None
+            address = members[name]
         return address
 
     def _messages(self, address: int) -> dict[int, bytes]:
@@ -184,7 +187,9 @@ class Hdf5File:
         end = self._content.find(b"\0", start, start + 256)
         return self._slice(start, max(end - start, 0)).decode("utf-8", "replace")
 
-    def _entries(self, address: int, kind: int, size: int) -> Iterator:
+    def _entries(
+        self, address: int, kind: int, size: int
+    ) -> Iterator[tuple[bytes, int]]:
         """Yield (key, address) of the leaves of a B-tree with keys of `size` bytes."""
         waiting, seen = [address], {address}
         while waiting:
@@ -215,7 +220,7 @@ class Hdf5File:
         return struct.unpack_from(f"<{rank}Q", data, 8 if version == 1 else 4)
 
     @staticmethod
-    def _type(data: bytes, path: str) -> np.dtype:
+    def _type(data: bytes, path: str) -> np.dtype[Any]:
         for form, dtype in _TYPES.items():
             if data.startswith(form):
                 return dtype
@@ -237,7 +242,13 @@ class Hdf5File:
             raise ValueError("filters other than gzip and shuffle")
         return numbers
 
-    def _chunks(self, layout, filters, shape, dtype) -> np.ndarray:
+    def _chunks(
+        self,
+        layout: bytes,
+        filters: list[int],
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+    ) -> np.ndarray:
         """Return an array of equal chunks, of which the last may reach beyond it."""
         rank = len(shape)
         tree, *sides = struct.unpack_from(f"<Q{rank}I", layout, 3)
@@ -249,7 +260,8 @@ class Hdf5File:
         if any(s > n for n, s in zip(shape, sides, strict=False)):
             raise ValueError("chunks larger than the array")
         counts = [-(-n // s) for n, s in zip(shape, sides, strict=False)]
-        seen, array = set(), np.empty(shape, dtype)
+        seen: set[tuple[int, ...]] = set()
+        array = np.empty(shape, dtype)
         for key, address in self._entries(tree, 1, 8 * (rank + 2)):
             stored, mask, *first = struct.unpack_from(f"<II{rank}Q", key)
             place = tuple(f // s for f, s in zip(first, sides, strict=False))
@@ -269,7 +281,9 @@ class Hdf5File:
         return array
 
 
-def _unfiltered(data: bytes, filters: list[int], size: int, dtype: np.dtype) -> bytes:
+def _unfiltered(
+    data: bytes, filters: list[int], size: int, dtype: np.dtype[Any]
+) -> bytes:
     """Undo the filters of a chunk of `size` bytes."""
     for number in reversed(filters):
         if number == _DEFLATE:

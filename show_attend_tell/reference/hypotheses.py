@@ -1,10 +1,14 @@
 """Define what the searches of both engines return."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+import numpy as np
 
 
 class Hypotheses(NamedTuple):
     """W captions for each of B photos, best first, of at most T words.
+
+    Inside a compiled search of Keras the fields are tensors.
 
     After a caption's length ``word_log_probs``, ``alpha`` and ``beta`` are 0.
 
@@ -23,12 +27,12 @@ class Hypotheses(NamedTuple):
             word.
     """
 
-    tokens: Any
-    lengths: Any
-    log_probs: Any
-    scores: Any
-    word_log_probs: Any
-    alpha: Any
-    beta: Any
-    locations: Any
-    finished: Any
+    tokens: np.ndarray
+    lengths: np.ndarray
+    log_probs: np.ndarray
+    scores: np.ndarray
+    word_log_probs: np.ndarray
+    alpha: np.ndarray
+    beta: np.ndarray
+    locations: np.ndarray
+    finished: np.ndarray

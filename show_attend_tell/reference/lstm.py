@@ -17,12 +17,20 @@ l_h, l_b, l_z, l_o, l_o_b         (n, m) .. (m, K)  deep output
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from show_attend_tell.reference.beam import NextWord, sample_index, softmax
+from show_attend_tell.config.captioner import ModelSettings
+from show_attend_tell.reference.beam import sample_index, softmax
+from show_attend_tell.reference.decoder import (
+    Choose,
+    NextWord,
+    State,
+    WeightLayout,
+    Weights,
+)
 
 
 class Photo(NamedTuple):
@@ -32,21 +40,28 @@ class Photo(NamedTuple):
     projected: np.ndarray  # W_a a_i + b, (L, A)
 
 
-def sigmoid(x):
+def sigmoid(x: np.ndarray) -> np.ndarray:
     """Return 1 / (1 + exp(-x)), without overflow."""
-    return 0.5 * (1 + np.tanh(0.5 * x))
+    y: np.ndarray = 0.5 * (1 + np.tanh(0.5 * x))
+    return y
 
 
-def relu(x, out=None):
+def relu(x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
     """Return max(0, x), element by element."""
-    return np.maximum(x, 0, out=out)
+    y: np.ndarray = np.maximum(x, 0, out=out)
+    return y
 
 
 # Of f_att, by the values of ``model.activation``.
-ACTIVATIONS = {"tanh": np.tanh, "relu": relu}
+ACTIVATIONS: dict[str, Callable[..., np.ndarray]] = {"tanh": np.tanh, "relu": relu}
 
 
-def read_photo(p: dict, settings, a, grid=None) -> Photo:
+def read_photo(
+    p: Weights,
+    settings: ModelSettings,
+    a: np.ndarray,
+    grid: tuple[int, int] | None = None,
+) -> Photo:
     """Project the annotations (L, D) once; the activation is between the layers."""
     activation = ACTIVATIONS[settings.activation]
     projected = a @ p["w_a_0"] + p["b_a_0"]  # (L, D) -> (L, A)
@@ -55,9 +70,9 @@ def read_photo(p: dict, settings, a, grid=None) -> Photo:
     return Photo(a, projected)
 
 
-def start(p: dict, settings, photo: Photo) -> dict:
+def start(p: Weights, settings: ModelSettings, photo: Photo) -> State:
     """Return c_0 = f_init,c(mean_i a_i) and h_0 = f_init,h(mean_i a_i), (1, n)."""
-    state = {}
+    state: State = {}
     last = settings.init_layers - 1
     mean = photo.a.mean(axis=0, keepdims=True)  # (L, D) -> (1, D)
     if settings.attention == "none":  # the photo is the LSTM's first input
@@ -74,7 +89,9 @@ def start(p: dict, settings, photo: Photo) -> dict:
     return state
 
 
-def attention_scores(p: dict, settings, photo: Photo, h):
+def attention_scores(
+    p: Weights, settings: ModelSettings, photo: Photo, h: np.ndarray
+) -> np.ndarray:
     """Return e_ti = f_att(a_i, h_{t-1}), Eq. (4), (W, n) -> (W, L).
 
     Keras computes the same in :func:`models.lstm.attention.attention_scores`, in
@@ -87,7 +104,14 @@ def attention_scores(p: dict, settings, photo: Photo, h):
     return activation(hidden, out=hidden) @ p["w_att"][:, 0]
 
 
-def attend(p: dict, settings, photo: Photo, h, choose: Callable | None = None, bias=0):
+def attend(
+    p: Weights,
+    settings: ModelSettings,
+    photo: Photo,
+    h: np.ndarray,
+    choose: Choose | None = None,
+    bias: np.ndarray | float = 0,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Compute one step of attention.
 
     Args:
@@ -112,7 +136,9 @@ def attend(p: dict, settings, photo: Photo, h, choose: Callable | None = None, b
     return beta * phi, alpha, weights, beta
 
 
-def lstm(p: dict, embedded, h, c, z_hat):
+def lstm(
+    p: Weights, embedded: np.ndarray, h: np.ndarray, c: np.ndarray, z_hat: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Return h_t and c_t, Eq. (1)-(3)."""
     gates = embedded @ p["lstm_y"] + h @ p["lstm_h"] + z_hat @ p["lstm_z"] + p["lstm_b"]
     i, f, o, g = np.split(gates, 4, axis=-1)  # (W, 4 n) -> four of (W, n)
@@ -120,18 +146,31 @@ def lstm(p: dict, embedded, h, c, z_hat):
     return sigmoid(o) * np.tanh(c), c
 
 
-def deep_output(p: dict, settings, embedded, h, z_hat):
+def deep_output(
+    p: Weights,
+    settings: ModelSettings,
+    embedded: np.ndarray,
+    h: np.ndarray,
+    z_hat: np.ndarray,
+) -> np.ndarray:
     """Return L_o tanh(E y_{t-1} + L_h h_t + L_z z_hat_t), Eq. (7), (W, K)."""
     hidden = h @ p["l_h"] + p["l_b"]
     if settings.prev2out:
         hidden = hidden + embedded
     if settings.ctx2out:
         hidden = hidden + z_hat @ p["l_z"]
-    return np.tanh(hidden) @ p["l_o"] + p["l_o_b"]
+    logits: np.ndarray = np.tanh(hidden) @ p["l_o"] + p["l_o_b"]
+    return logits
 
 
 def step(
-    p: dict, settings, photo: Photo, words, state: dict, choose=None, bias=0
+    p: Weights,
+    settings: ModelSettings,
+    photo: Photo,
+    words: np.ndarray,
+    state: State,
+    choose: Choose | None = None,
+    bias: np.ndarray | float = 0,
 ) -> NextWord:
     """Advance hypotheses by one word, y_{t-1} (W,)."""
     embedded = p["embedding"][words]  # (W, m)
@@ -143,17 +182,20 @@ def step(
     return NextWord(logits, {"h": h, "c": c}, alpha, weights, beta[..., 0])
 
 
-def argmax_location(alpha):
+def argmax_location(alpha: np.ndarray) -> np.ndarray:
     """Return the one-hot location of the largest alpha, of equal ones the first."""
-    return np.eye(alpha.shape[-1], dtype=alpha.dtype)[alpha.argmax(axis=-1)]
+    one_hot: np.ndarray = np.eye(alpha.shape[-1], dtype=alpha.dtype)[alpha.argmax(-1)]
+    return one_hot
 
 
-def sampled_location(alpha, u: float):
+def sampled_location(alpha: np.ndarray, u: float) -> np.ndarray:
     """Return one-hot s_t ~ Multinoulli(alpha_t), Eq. (8), u uniform in [0, 1)."""
-    return np.eye(alpha.shape[-1], dtype=alpha.dtype)[sample_index(alpha, u)]
+    location = sample_index(alpha, u)
+    one_hot: np.ndarray = np.eye(alpha.shape[-1], dtype=alpha.dtype)[location]
+    return one_hot
 
 
-def region_bias(shares, strength: float):
+def region_bias(shares: np.ndarray, strength: float) -> np.ndarray:
     """Return b_i = s log(m_i + 1e-3), which directs attention to a region.
 
     alpha_ti is then proportional to exp(e_ti) (m_i + 1e-3)^s: the model's own
@@ -165,10 +207,19 @@ def region_bias(shares, strength: float):
             the region; see :func:`data.region.cell_shares`.
         strength: s, at least 0; 0 ignores the region.
     """
-    return np.float32(strength) * np.log(np.asarray(shares, np.float32) + 1e-3)
+    bias: np.ndarray = np.log(np.asarray(shares, np.float32) + 1e-3)
+    return np.float32(strength) * bias
 
 
-def read(p: dict, settings, a, words, grid=None, locations=None, bias=None) -> dict:
+def read(
+    p: Weights,
+    settings: ModelSettings,
+    a: np.ndarray,
+    words: Sequence[int] | np.ndarray,
+    grid: tuple[int, int] | None = None,
+    locations: np.ndarray | None = None,
+    bias: np.ndarray | None = None,
+) -> dict[str, np.ndarray]:
     """Run the decoder over the words y_0 .. y_{T-1} of a caption.
 
     Args:
@@ -198,32 +249,46 @@ def read(p: dict, settings, a, words, grid=None, locations=None, bias=None) -> d
     return dict(zip(("logits", "alpha", "beta", "h", "c"), fields, strict=True))
 
 
-def _given_location(alpha, location: int):
+def _given_location(alpha: np.ndarray, location: int) -> np.ndarray:
     """Return the one-hot context weights of a location, (1, L)."""
     return np.eye(alpha.shape[-1])[None, location]
 
 
-def layout(settings, words: int, width: int) -> list[tuple]:
+def layout(settings: ModelSettings, words: int, width: int) -> list[WeightLayout]:
     """Return (path in a model file, name, shape) of each weight, K words, width D."""
-    s, D, K = settings, width, words
-    m, n, A = s.embedding_width, s.lstm_width, s.attention_width
-    inner = [(D if j == 0 else A, A) for j in range(s.attention_layers)]
-    shapes = {"embedding": (K, m)}
-    shapes |= {f"w_a_{j}": shape for j, shape in enumerate(inner)}
-    shapes |= {f"b_a_{j}": (A,) for j in range(s.attention_layers)}
-    shapes |= {"w_h": (n, A), "w_att": (A, 1)}
+    s = settings
+    D = width
+    K = words
+    m = s.embedding_width
+    n = s.lstm_width
+    A = s.attention_width
+    # In the order in which the decoder of Keras adds its weights.
+    shapes: dict[str, tuple[int, ...]] = {"embedding": (K, m)}
+    for j in range(s.attention_layers):
+        shapes[f"w_a_{j}"] = (D if j == 0 else A, A)
+    for j in range(s.attention_layers):
+        shapes[f"b_a_{j}"] = (A,)
+    shapes["w_h"] = (n, A)
+    shapes["w_att"] = (A, 1)
     if s.selector:
-        shapes |= {"w_beta": (n, 1), "b_beta": (1,)}
-    shapes |= {"lstm_y": (m, 4 * n), "lstm_z": (D, 4 * n), "lstm_h": (n, 4 * n)}
-    shapes |= {"lstm_b": (4 * n,)}
-    for part in "" if s.attention == "none" else "hc":
-        for j in range(s.init_layers):
-            out = n if j == s.init_layers - 1 else D
-            shapes |= {f"init_{part}_w{j}": (D, out), f"init_{part}_b{j}": (out,)}
-    shapes |= {"l_h": (n, m), "l_b": (m,)}
+        shapes["w_beta"] = (n, 1)
+        shapes["b_beta"] = (1,)
+    shapes["lstm_y"] = (m, 4 * n)
+    shapes["lstm_z"] = (D, 4 * n)
+    shapes["lstm_h"] = (n, 4 * n)
+    shapes["lstm_b"] = (4 * n,)
+    if s.attention != "none":
+        for part in "hc":
+            for j in range(s.init_layers):
+                out = n if j == s.init_layers - 1 else D
+                shapes[f"init_{part}_w{j}"] = (D, out)
+                shapes[f"init_{part}_b{j}"] = (out,)
+    shapes["l_h"] = (n, m)
+    shapes["l_b"] = (m,)
     if s.ctx2out:
         shapes["l_z"] = (D, m)
-    shapes |= {"l_o": (m, K), "l_o_b": (K,)}
+    shapes["l_o"] = (m, K)
+    shapes["l_o_b"] = (K,)
     return [
         (f"decoder/vars/{k}", name, shape)
         for k, (name, shape) in enumerate(shapes.items())

@@ -14,14 +14,28 @@ import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
-from show_attend_tell.config.captioner import DECODERS, SavedConfig
+from show_attend_tell.config.captioner import (
+    DECODERS,
+    ModelSettings,
+    SavedConfig,
+    TransformerSettings,
+)
+from show_attend_tell.data.encoder_identity import Identity
 from show_attend_tell.data.vocabulary import Vocabulary
 from show_attend_tell.reference import lstm, transformer
+from show_attend_tell.reference.decoder import (
+    AnyEquations,
+    Choose,
+    NextWord,
+    State,
+    WeightLayout,
+    Weights,
+)
 from show_attend_tell.reference.hdf5 import Hdf5File
 from show_attend_tell.runtime.errors import ModelFileError, nearest, one_line, quote
 from show_attend_tell.runtime.untrusted import (
@@ -35,8 +49,11 @@ from show_attend_tell.runtime.untrusted import (
 )
 
 # The equations of each of config.captioner.DECODERS.
-EQUATIONS = {"lstm": lstm, "transformer": transformer}
-_CONFIG, WEIGHTS = "config.json", "model.weights.h5"
+EQUATIONS: dict[str, AnyEquations] = {"lstm": lstm, "transformer": transformer}
+Config = TypeVar("Config")  # class of the values of a model
+
+_CONFIG = "config.json"
+WEIGHTS = "model.weights.h5"
 _MEMBERS = (_CONFIG, WEIGHTS, "metadata.json")
 _MOST_CONFIG = 5_000_000  # bytes; a vocabulary of 100,000 words has 1.1 MB
 _FEW_WEIGHTS = 20_000_000  # numbers that any file may hold
@@ -52,14 +69,19 @@ class Captioner:
         arrays: its weights by name, in the order of Keras; float32.
     """
 
-    def __init__(self, config: SavedConfig, encoder_identity: dict, arrays: dict):
-        self.config, self.arrays = config, arrays
+    def __init__(
+        self, config: SavedConfig, encoder_identity: Identity, arrays: Weights
+    ):
+        self.config = config
+        self.arrays = arrays
         self._decoder = EQUATIONS[config.settings.decoder]
         self._settings = _settings_of_decoder(config)
         self.vocabulary = Vocabulary(config.vocabulary)
-        self.settings, self.transformer = config.settings, config.transformer
+        self.settings = config.settings
+        self.transformer = config.transformer
         self.decoding = config.decoding
-        self.grid, self.annotation_width = config.grid, config.annotation_width
+        self.grid = config.grid
+        self.annotation_width = config.annotation_width
         self.encoder_identity = encoder_identity
 
     @property
@@ -67,23 +89,30 @@ class Captioner:
         """The arrays of the file, in the order of Keras."""
         return list(self.arrays.values())
 
-    def annotations(self, features) -> np.ndarray:
+    def annotations(self, features: np.ndarray) -> np.ndarray:
         """Return the scaled annotations of features as stored, (L, D)."""
-        a = features.astype(np.float32) * self.arrays["annotation_scale"]
-        # Without attention the mean annotation is the one location.
-        return a if self.settings.attends else a.mean(axis=0, keepdims=True)
+        a: np.ndarray = features.astype(np.float32) * self.arrays["annotation_scale"]
+        if not self.settings.attends:  # the mean annotation is the one location
+            a = a.mean(axis=0, keepdims=True)
+        return a
 
-    def _spread(self, alpha):
+    def _spread(self, alpha: np.ndarray) -> np.ndarray:
         if self.settings.attends:
             return alpha
         L = self.grid[0] * self.grid[1]
         return alpha * np.full(L, 1 / L, np.float32)  # (..., 1) -> (..., L)
 
-    def read_photo(self, features):
-        """Return what every step reads of a photo, from features (L, D)."""
-        return self._call("read_photo", self.annotations(features), self.grid)
+    def read_photo(self, features: np.ndarray) -> Any:
+        """Return what every step reads of a photo, from features (L, D).
 
-    def attention_heads(self, features, tokens, bias=None) -> np.ndarray | None:
+        The type is ``Photo`` of the decoder's module.
+        """
+        a = self.annotations(features)
+        return self._decoder.read_photo(self.arrays, self._settings, a, self.grid)
+
+    def attention_heads(
+        self, features: np.ndarray, tokens: np.ndarray, bias: np.ndarray | None = None
+    ) -> np.ndarray | None:
         """Return the attention of each layer and head at given words.
 
         Args:
@@ -94,37 +123,46 @@ class Captioner:
         Returns:
             An array (N, layers, H, T, L), or None if the decoder has no heads.
         """
-        biases = [None] * len(tokens) if bias is None else bias
         outputs = [
-            self._call("read", self.annotations(photo), words, self.grid, None, b)
-            for photo, words, b in zip(features, tokens, biases, strict=True)
+            self._decoder.read(
+                self.arrays,
+                self._settings,
+                self.annotations(photo),
+                words,
+                self.grid,
+                bias=None if bias is None else bias[k],
+            )
+            for k, (photo, words) in enumerate(zip(features, tokens, strict=True))
         ]
-        return (
-            np.stack([self._spread(out["heads"]) for out in outputs])
-            if "heads" in outputs[0]
-            else None
-        )
+        if "heads" not in outputs[0]:
+            return None
+        return np.stack([self._spread(out["heads"]) for out in outputs])
 
-    def start(self, photo) -> dict:
+    def start(self, photo: Any) -> State:
         """Return the decoder's state before the first word."""
-        return self._call("start", photo)
+        return self._decoder.start(self.arrays, self._settings, photo)
 
-    def step(self, *args):
+    def step(
+        self,
+        photo: Any,
+        words: np.ndarray,
+        state: State,
+        choose: Choose | None = None,
+        bias: np.ndarray | float = 0,
+    ) -> NextWord:
         """Advance hypotheses by one word, see :func:`reference.lstm.step`."""
-        out = self._call("step", *args)
+        out = self._decoder.step(
+            self.arrays, self._settings, photo, words, state, choose, bias
+        )
         return out._replace(alpha=self._spread(out.alpha))
 
-    def _call(self, name: str, *args):
-        function = getattr(self._decoder, name)
-        return function(self.arrays, self._settings, *args)
 
-
-class SavedModel(NamedTuple):
+class SavedModel(NamedTuple, Generic[Config]):
     """The content of a model file whose class and types of values are verified."""
 
     class_name: str
-    config: object  # an instance of the class of its values
-    values: dict  # the same values as they are stored
+    config: Config
+    values: dict[str, Any]  # the same values as they are stored
     file: Hdf5File
     most_weights: int  # numbers that the model may have
 
@@ -168,7 +206,9 @@ def faults_described(path: str | Path) -> Iterator[None]:
         ) from None
 
 
-def read_model(path: str | Path, classes: Mapping[str, type]) -> SavedModel:
+def read_model(
+    path: str | Path, classes: Mapping[str, type[Config]]
+) -> SavedModel[Config]:
     """Read the configuration of a model and the list of its arrays.
 
     Args:
@@ -226,17 +266,18 @@ def class_of(path: str | Path) -> str:
         return ""
 
 
-def _config(archive: zipfile.ZipFile) -> tuple[str, object]:
+def _config(archive: zipfile.ZipFile) -> tuple[str, Any]:
     """Return the name of the class in a model file, and its values."""
     config = parse_json(read_member(archive, _CONFIG, _MOST_CONFIG))
     if not isinstance(config, dict):
         raise ValueError("its configuration must be an object")
-    name, registered = (config.get(k) for k in ("class_name", "registered_name"))
+    name = config.get("class_name")
+    registered = config.get("registered_name")
     is_ours = registered == f"show_attend_tell>{name}"
     return str(name if is_ours else registered or name), config.get("config")
 
 
-def require_weights(saved: SavedModel, count: int) -> None:
+def require_weights(saved: SavedModel[Any], count: int) -> None:
     """Raise a ValueError if a model has more numbers than its file may hold."""
     if count > saved.most_weights:
         raise ValueError(
@@ -244,13 +285,15 @@ def require_weights(saved: SavedModel, count: int) -> None:
         )
 
 
-def _settings_of_decoder(config: SavedConfig):
-    return getattr(config, DECODERS[config.settings.decoder].table)
+def _settings_of_decoder(config: SavedConfig) -> ModelSettings | TransformerSettings:
+    table: ModelSettings | TransformerSettings
+    table = getattr(config, DECODERS[config.settings.decoder].table)
+    return table
 
 
-def layout(config: SavedConfig) -> list[tuple[str, str, tuple]]:
+def layout(config: SavedConfig) -> list[WeightLayout]:
     """Return (path in the file, name, shape) of each weight of a model."""
-    weights = [("vars/0", "annotation_scale", ())]
+    weights: list[WeightLayout] = [("vars/0", "annotation_scale", ())]
     weights += EQUATIONS[config.settings.decoder].layout(
         _settings_of_decoder(config), len(config.vocabulary), config.annotation_width
     )
@@ -259,7 +302,9 @@ def layout(config: SavedConfig) -> list[tuple[str, str, tuple]]:
     return weights
 
 
-def read_weight(file: Hdf5File, path: str, shape: tuple, name: str) -> np.ndarray:
+def read_weight(
+    file: Hdf5File, path: str, shape: tuple[int, ...], name: str
+) -> np.ndarray:
     """Return an array as float32; an array of 8 bits has scales of its columns.
 
     Raises:

@@ -8,17 +8,20 @@ import functools
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
 from show_attend_tell.runtime.machine import usable_cores
+
+Result = TypeVar("Result")
 
 CORES = usable_cores()
 _limit_is_set = threading.Lock()  # the limit counts for the whole process
 _controller = functools.cache(ThreadpoolController)
 
 
-def each(function: Callable, *arguments: Iterable) -> list:
+def each(function: Callable[..., Result], *arguments: Iterable[Any]) -> list[Result]:
     """Return the results of a function for each photo, in order."""
     photos = list(zip(*arguments, strict=True))
     if len(photos) < 2:

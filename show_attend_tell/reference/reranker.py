@@ -30,9 +30,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from show_attend_tell.data.encoder_identity import Identity
 from show_attend_tell.data.vocabulary import END, UNKNOWN
 from show_attend_tell.reference.hypotheses import Hypotheses
 from show_attend_tell.runtime.errors import ModelFileError, one_line
@@ -85,15 +87,18 @@ class NgramVectors:
         idf: (G,), log(N / number of the N training photos with the n-gram).
     """
 
-    def __init__(self, ngrams: Sequence[Ngram], idf: np.ndarray):
+    def __init__(self, ngrams: Sequence[Ngram], idf: np.ndarray | Sequence[float]):
         self.ngrams = tuple(ngrams)
         self.idf = np.asarray(idf, np.float32)
         self._columns = {ngram: k for k, ngram in enumerate(self.ngrams)}
 
     @classmethod
-    def of_photos(cls, photos: Iterable[Iterable[Sequence[int]]], least: int):
+    def of_photos(
+        cls, photos: Iterable[Iterable[Sequence[int]]], least: int
+    ) -> "NgramVectors":
         """Return the n-grams, as ids of words, that at least `least` photos have."""
-        count, photos_with = 0, Counter()
+        count = 0
+        photos_with: Counter[Ngram] = Counter()
         for captions in photos:
             count += 1
             photos_with.update({g for words in captions for g in ngrams_of(words)})
@@ -113,10 +118,13 @@ class NgramVectors:
         values = times * self.idf[columns]
         squares = np.bincount(orders, values**2, ORDERS)  # (4,)
         lengths = np.sqrt(np.where(squares > 0, squares, 1.0))
-        return columns, np.float32(values / lengths[orders] / math.sqrt(ORDERS))
+        values = values / lengths[orders] / math.sqrt(ORDERS)
+        return columns, values.astype(np.float32)
 
 
-def descriptors(annotations: np.ndarray, shares: np.ndarray | None = None):
+def descriptors(
+    annotations: np.ndarray, shares: np.ndarray | None = None
+) -> np.ndarray:
     """Return sqrt(max(0, mean_i a_i)) of photos, (N, D).
 
     Args:
@@ -129,7 +137,8 @@ def descriptors(annotations: np.ndarray, shares: np.ndarray | None = None):
     else:
         weights = shares / np.maximum(shares.sum(axis=1, keepdims=True), 1e-6)
         mean = np.einsum("nl,nld->nd", weights, annotations)
-    return np.sqrt(np.maximum(mean, 0.0))
+    roots: np.ndarray = np.sqrt(np.maximum(mean, 0.0))
+    return roots
 
 
 @dataclass(frozen=True)
@@ -156,7 +165,7 @@ class Reranker:
     coefficients: np.ndarray
     gamma: float
     vocabulary: tuple[str, ...]
-    encoder_identity: dict
+    encoder_identity: Identity
     file: Path | None = None
 
     def digest(self) -> str:
@@ -164,15 +173,20 @@ class Reranker:
         numbers = self.vectors.idf, self.basis, self.landmarks, self.coefficients
         digest = hashlib.sha256()
         for array in numbers:
-            digest.update(np.ascontiguousarray(array, np.float32))
+            digest.update(np.ascontiguousarray(array, np.float32).data)
         return digest.hexdigest()
 
     def predict(self, descriptors: np.ndarray) -> np.ndarray:
         """Return Q^T y of photos from their descriptors, (N, D) -> (N, r)."""
         x = normalised((descriptors - self.mean) / self.deviation)
-        return kernel(x, self.landmarks, self.gamma) @ self.coefficients
+        predicted: np.ndarray = (
+            kernel(x, self.landmarks, self.gamma) @ self.coefficients
+        )
+        return predicted
 
-    def expected_cider(self, predicted: np.ndarray, captions: Sequence[Sequence[int]]):
+    def expected_cider(
+        self, predicted: np.ndarray, captions: Sequence[Sequence[int]]
+    ) -> np.ndarray:
         """Return g(c) . y of W captions of one photo, (W,).
 
         Args:
@@ -222,18 +236,20 @@ class Reranker:
         scores = hypotheses.scores + weight * cider  # (N, W)
         order = np.argsort(-scores, axis=1, kind="stable")
         rows = np.arange(len(order))[:, None]
-        hypotheses = hypotheses._replace(scores=np.float32(scores))
+        hypotheses = hypotheses._replace(scores=scores.astype(np.float32))
         return Hypotheses(*(np.asarray(field)[rows, order] for field in hypotheses))
 
 
 def normalised(x: np.ndarray) -> np.ndarray:
     """Return rows of length 1; rows of 0 remain."""
-    return x / np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), 1e-6)
+    rows: np.ndarray = x / np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), 1e-6)
+    return rows
 
 
 def kernel(x: np.ndarray, landmarks: np.ndarray, gamma: float) -> np.ndarray:
     """Return exp(-gamma |x - x_j|^2) of rows of length 1, (N, D), (M, D) -> (N, M)."""
-    return np.exp(2 * gamma * (x @ landmarks.T - 1))
+    k: np.ndarray = np.exp(2 * gamma * (x @ landmarks.T - 1))
+    return k
 
 
 def _captions(tokens: np.ndarray) -> list[list[int]]:
@@ -247,7 +263,7 @@ def save_reranker(reranker: Reranker, path: str | Path) -> None:
     for row, ngram in zip(ngrams, reranker.vectors.ngrams, strict=True):
         row[: len(ngram)] = ngram
     values = {"ngrams": ngrams, "idf": reranker.vectors.idf}
-    arrays = {
+    arrays: dict[str, Any] = {
         name: np.asarray(values.get(name, getattr(reranker, name, None)), kind)
         for name, kind in _PLAIN.items()
     }
@@ -311,7 +327,7 @@ def find_reranker(
     return load_reranker(file)
 
 
-def _layout_fault(arrays: dict[str, np.ndarray], about: dict) -> str | None:
+def _layout_fault(arrays: dict[str, np.ndarray], about: dict[str, Any]) -> str | None:
     """Return a difference to the documented layout, or None."""
     for name, kind in _ARRAYS.items():
         if arrays[name].dtype != kind:
@@ -343,7 +359,8 @@ def _layout_fault(arrays: dict[str, np.ndarray], about: dict) -> str | None:
         return "it has no coefficients"
     values = [*arrays.values()]
     for name in ("basis", "landmarks"):
-        values.append(dequantise(np.int8(127), arrays[f"{name}_scale"]))  # the largest
+        largest = np.full(1, 127, np.int8)
+        values.append(dequantise(largest, arrays[f"{name}_scale"]))
     if any(not np.isfinite(value).all() for value in values):
         return "its numbers must be finite"
     if not (arrays["deviation"] > 0).all():
@@ -351,7 +368,9 @@ def _layout_fault(arrays: dict[str, np.ndarray], about: dict) -> str | None:
     return None
 
 
-def _reranker(arrays: dict[str, np.ndarray], about: dict, path: Path) -> Reranker:
+def _reranker(
+    arrays: dict[str, np.ndarray], about: dict[str, Any], path: Path
+) -> Reranker:
     ngrams = [tuple(w for w in row if w) for row in arrays["ngrams"].tolist()]
     basis = dequantise(arrays["basis"].T, arrays["basis_scale"]).T
     landmarks = dequantise(arrays["landmarks"], arrays["landmarks_scale"])

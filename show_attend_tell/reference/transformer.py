@@ -14,24 +14,41 @@ mean over all, and beta_t is 1. The weights `p` are named by layer, such as
 ``layer_1_words/w_q``.
 """
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from show_attend_tell.reference.beam import NextWord, softmax
+from show_attend_tell.config.captioner import TransformerSettings
+from show_attend_tell.reference.beam import softmax
+from show_attend_tell.reference.decoder import (
+    Choose,
+    NextWord,
+    State,
+    WeightLayout,
+    Weights,
+)
+
+Shapes: TypeAlias = dict[str, tuple[int, ...]]
 
 EPSILON = 1e-5  # added to the variance in a layer normalisation
+
+
+class KeysValues(NamedTuple):
+    """What attention reads: K and V, (..., S, d_h) each."""
+
+    keys: np.ndarray
+    values: np.ndarray
 
 
 class Photo(NamedTuple):
     """What every step reads of a photo, computed once."""
 
     m: np.ndarray  # (L, d)
-    layers: list  # keys and values of each layer, (H, L, d_h) each
+    layers: list[KeysValues]  # of each layer, (H, L, d_h) each
 
 
-def sinusoids(positions, width: int):
+def sinusoids(positions: Sequence[int] | np.ndarray, width: int) -> np.ndarray:
     """Return PE(p, 2i) = sin(p / 10000^(2i/d)), PE(p, 2i+1) = cos(..), (P, d)."""
     rates = 10_000.0 ** (-np.arange(0, width, 2) / width)  # (d / 2,)
     angles = np.multiply.outer(positions, rates)
@@ -39,14 +56,16 @@ def sinusoids(positions, width: int):
     return pairs.reshape(len(angles), width).astype(np.float32)
 
 
-def normalise(p: dict, name: str, x):
+def normalise(p: Weights, name: str, x: np.ndarray) -> np.ndarray:
     """Return the layer normalisation of each row."""
     x = x - x.mean(axis=-1, keepdims=True)
     x = x / np.sqrt((x * x).mean(axis=-1, keepdims=True) + EPSILON)
     return x * p[f"{name}/gamma"] + p[f"{name}/beta"]
 
 
-def attention(q, keys, values, bias=0):
+def attention(
+    q: np.ndarray, keys: np.ndarray, values: np.ndarray, bias: np.ndarray | float = 0
+) -> tuple[np.ndarray, np.ndarray]:
     """Return softmax(Q K^T / sqrt(d_h)) V, Eq. (1), and the weights.
 
     Args:
@@ -60,77 +79,107 @@ def attention(q, keys, values, bias=0):
     return weights @ values, weights
 
 
-def split_heads(x, heads: int):
+def split_heads(x: np.ndarray, heads: int) -> np.ndarray:
     """Return (..., R, d) as (..., H, R, d_h)."""
     return np.swapaxes(x.reshape(*x.shape[:-1], heads, -1), -2, -3)
 
 
-def keys_of(p: dict, name: str, y, heads: int):
+def keys_of(p: Weights, name: str, y: np.ndarray, heads: int) -> KeysValues:
     """Return keys y W^K and values y W^V of each head, (..., H, S, d_h)."""
-    keys, values = y @ p[f"{name}/w_k"], y @ p[f"{name}/w_v"] + p[f"{name}/b_v"]
-    return split_heads(keys, heads), split_heads(values, heads)
+    keys = y @ p[f"{name}/w_k"]
+    values = y @ p[f"{name}/w_v"] + p[f"{name}/b_v"]
+    return KeysValues(split_heads(keys, heads), split_heads(values, heads))
 
 
-def multi_head(p: dict, name: str, x, keys, values, bias=0):
+def multi_head(
+    p: Weights,
+    name: str,
+    x: np.ndarray,
+    source: KeysValues,
+    bias: np.ndarray | float = 0,
+) -> tuple[np.ndarray, np.ndarray]:
     """Return [head_1 .. head_H] W^O, (..., R, d), and the weights (..., H, R, S)."""
-    q = split_heads(x @ p[f"{name}/w_q"] + p[f"{name}/b_q"], keys.shape[-3])
-    heads, weights = attention(q, keys, values, bias)
+    q = split_heads(x @ p[f"{name}/w_q"] + p[f"{name}/b_q"], source.keys.shape[-3])
+    heads, weights = attention(q, source.keys, source.values, bias)
     joined = np.swapaxes(heads, -2, -3).reshape(x.shape)  # (..., R, H, d_h)
     return joined @ p[f"{name}/w_o"] + p[f"{name}/b_o"], weights
 
 
-def feed_forward(p: dict, name: str, x):
+def feed_forward(p: Weights, name: str, x: np.ndarray) -> np.ndarray:
     """Return max(0, x W_1 + b_1) W_2 + b_2, Eq. (2)."""
     hidden = np.maximum(x @ p[f"{name}/w_1"] + p[f"{name}/b_1"], 0)
-    return hidden @ p[f"{name}/w_2"] + p[f"{name}/b_2"]
+    y: np.ndarray = hidden @ p[f"{name}/w_2"] + p[f"{name}/b_2"]
+    return y
 
 
-def layer(p: dict, name: str, settings, x, read_words: Callable, photo=None, bias=0):
-    """Apply a layer to rows x (R, d): words, photo, feed-forward.
+def before(
+    p: Weights, norm: str, settings: TransformerSettings, x: np.ndarray
+) -> np.ndarray:
+    """Return what a sublayer reads: LN(x) with ``norm = "pre"``, x with "post"."""
+    return normalise(p, norm, x) if settings.norm == "pre" else x
+
+
+def after(
+    p: Weights, norm: str, settings: TransformerSettings, x: np.ndarray
+) -> np.ndarray:
+    """Return x + F of a sublayer; its layer normalisation with ``norm = "post"``."""
+    return normalise(p, norm, x) if settings.norm == "post" else x
+
+
+def read_words(
+    p: Weights,
+    name: str,
+    settings: TransformerSettings,
+    x: np.ndarray,
+    bias: np.ndarray | float = 0,
+) -> np.ndarray:
+    """Apply a layer's attention of all rows to all rows, (R, d)."""
+    norm = f"{name}_words_norm"
+    y = before(p, norm, settings, x)
+    own = keys_of(p, f"{name}_words", y, settings.heads)
+    value, _ = multi_head(p, f"{name}_words", y, own, bias)
+    return after(p, norm, settings, x + value)
+
+
+def look(
+    p: Weights,
+    name: str,
+    settings: TransformerSettings,
+    x: np.ndarray,
+    photo: KeysValues,
+    bias: np.ndarray | float = 0,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Apply a layer's attention to the photo.
 
     Args:
         p: weights.
         name: name of the layer.
         settings: TransformerSettings.
         x: one row for each word or hypothesis, (R, d).
-        read_words: attention of the rows to words.
-        photo: keys and values of the photo; None for a layer without them.
+        photo: keys and values of the photo.
         bias: added to the scores of the photo's locations, (R, L) or (L,).
 
     Returns:
         (R, d), and the weights of the photo's locations, (H, R, L).
     """
-    weights = None
-
-    def read_photo(y):
-        nonlocal weights
-        value, weights = multi_head(p, f"{name}_photo", y, *photo, bias)
-        return value
-
-    sublayers = {"words": read_words, "photo": read_photo}
-    sublayers["hidden"] = lambda y: feed_forward(p, name, y)
-    if photo is None:
-        del sublayers["photo"]
-    for part, sublayer in sublayers.items():
-        norm = f"{name}_{part}_norm"
-        if settings.norm == "pre":
-            x = x + sublayer(normalise(p, norm, x))
-        else:
-            x = normalise(p, norm, x + sublayer(x))
-    return x, weights
+    norm = f"{name}_photo_norm"
+    y = before(p, norm, settings, x)
+    value, weights = multi_head(p, f"{name}_photo", y, photo, bias)
+    return after(p, norm, settings, x + value), weights
 
 
-def all_words(p: dict, name: str, heads: int, bias=0) -> Callable:
-    """Return the attention of all rows to all rows."""
+def transform(
+    p: Weights, name: str, settings: TransformerSettings, x: np.ndarray
+) -> np.ndarray:
+    """Apply a layer's feed-forward network, (R, d)."""
+    norm = f"{name}_hidden_norm"
+    y = before(p, norm, settings, x)
+    return after(p, norm, settings, x + feed_forward(p, name, y))
 
-    def read_words(y):
-        keys, values = keys_of(p, f"{name}_words", y, heads)
-        return multi_head(p, f"{name}_words", y, keys, values, bias)[0]
 
-    return read_words
-
-
-def read_photo(p: dict, settings, a, grid) -> Photo:
+def read_photo(
+    p: Weights, settings: TransformerSettings, a: np.ndarray, grid: tuple[int, int]
+) -> Photo:
     """Compute m, and its keys and values in each layer, from annotations (L, D)."""
     m = np.maximum(a @ p["decoder/w_m"] + p["decoder/b_m"], 0)  # (L, D) -> (L, d)
     m = normalise(p, "memory_norm", m)
@@ -138,47 +187,63 @@ def read_photo(p: dict, settings, a, grid) -> Photo:
         half = settings.width // 2
         places = np.divmod(np.arange(len(a)), grid[1])  # row and column
         m = m + np.hstack([sinusoids(place, half) for place in places])
-    H = settings.heads
     for k in range(settings.encoder_layers):
         name = f"encoder_layer_{k + 1}"
-        m, _ = layer(p, name, settings, m, all_words(p, name, H))
+        m = read_words(p, name, settings, m)
+        m = transform(p, name, settings, m)
     if settings.encoder_layers and settings.norm == "pre":
         m = normalise(p, "encoder_norm", m)
     names = [f"layer_{k + 1}_photo" for k in range(settings.layers)]
-    return Photo(m, [keys_of(p, name, m, H) for name in names])
+    return Photo(m, [keys_of(p, name, m, settings.heads) for name in names])
 
 
-def shown(settings, weights):
+def shown(settings: TransformerSettings, weights: Sequence[np.ndarray]) -> np.ndarray:
     """Return alpha (R, L) of each layer's (H, R, L): of one head, or their mean."""
     heads = weights[settings.alpha_layer - 1]
     if settings.alpha_head:
-        return heads[settings.alpha_head - 1]
-    return heads.mean(axis=0)
+        alpha: np.ndarray = heads[settings.alpha_head - 1]
+    else:
+        alpha = heads.mean(axis=0)
+    return alpha
 
 
-def embed(p: dict, settings, words, positions):
+def embed(
+    p: Weights,
+    settings: TransformerSettings,
+    words: Sequence[int] | np.ndarray,
+    positions: Sequence[int] | np.ndarray,
+) -> np.ndarray:
     """Return x_0 = sqrt(d) E y + PE, (R, d)."""
     embedded = p["decoder/embedding"][words] * settings.width**0.5
-    return embedded + sinusoids(positions, settings.width)
+    x: np.ndarray = embedded + sinusoids(positions, settings.width)
+    return x
 
 
-def logits_of(p: dict, settings, x):
+def logits_of(p: Weights, settings: TransformerSettings, x: np.ndarray) -> np.ndarray:
     """Return E LN(x_N) + b_o, (R, d) -> (R, K)."""
     if settings.norm == "pre":
         x = normalise(p, "output_norm", x)
     matrix = p["decoder/embedding"].T if settings.tie_output else p["decoder/l_o"]
-    return x @ matrix + p["decoder/l_o_b"]
+    logits: np.ndarray = x @ matrix + p["decoder/l_o_b"]
+    return logits
 
 
-def start(p: dict, settings, photo: Photo) -> dict:
+def start(p: Weights, settings: TransformerSettings, photo: Photo) -> State:
     """Return keys and values of no words, (1, N, H, 0, d_h) each, and their number."""
-    N, (H, _, size) = settings.layers, photo.layers[0][0].shape
+    N = settings.layers
+    H, _, size = photo.layers[0].keys.shape
     empty = np.zeros((1, N, H, 0, size), photo.m.dtype)
     return {"keys": empty, "values": empty, "position": np.zeros(1)}
 
 
 def step(
-    p: dict, settings, photo: Photo, words, state: dict, choose=None, bias=0
+    p: Weights,
+    settings: TransformerSettings,
+    photo: Photo,
+    words: np.ndarray,
+    state: State,
+    choose: Choose | None = None,
+    bias: np.ndarray | float = 0,
 ) -> NextWord:
     """Advance hypotheses by one word, y_{t-1} (W,).
 
@@ -186,29 +251,43 @@ def step(
     so is their number t, (W,).
     """
     x = embed(p, settings, words, state["position"])  # (W, d)
-    grown, alpha = {"keys": [], "values": []}, []
-    for k, keys_and_values in enumerate(photo.layers):
+    all_keys = []
+    all_values = []
+    all_weights = []
+    for k, layer_photo in enumerate(photo.layers):
         name = f"layer_{k + 1}"
-
-        def read_words(y, name=name, k=k):
-            y = y[:, None]  # (W, d) -> (W, 1, d)
-            own = keys_of(p, f"{name}_words", y, settings.heads)  # (W, H, 1, d_h)
-            for part, new in zip(grown, own, strict=True):
-                grown[part].append(np.concatenate([state[part][:, k], new], axis=2))
-            cache = grown["keys"][k], grown["values"][k]  # (W, H, t + 1, d_h)
-            return multi_head(p, f"{name}_words", y, *cache)[0][:, 0]
-
-        x, weights = layer(p, name, settings, x, read_words, keys_and_values, bias)
-        alpha.append(weights)  # (H, W, L)
-    alpha = shown(settings, alpha)  # -> (W, L)
-    position = state["position"] + 1
-    state = {part: np.stack(layers, axis=1) for part, layers in grown.items()}
-    state["position"] = position
+        norm = f"{name}_words_norm"
+        y = before(p, norm, settings, x)[:, None]  # (W, d) -> (W, 1, d)
+        new = keys_of(p, f"{name}_words", y, settings.heads)  # (W, H, 1, d_h)
+        # (W, H, t, d_h) -> (W, H, t + 1, d_h)
+        keys = np.concatenate([state["keys"][:, k], new.keys], axis=2)
+        values = np.concatenate([state["values"][:, k], new.values], axis=2)
+        value, _ = multi_head(p, f"{name}_words", y, KeysValues(keys, values))
+        x = after(p, norm, settings, x + value[:, 0])  # (W, 1, d) -> (W, d)
+        x, weights = look(p, name, settings, x, layer_photo, bias)
+        x = transform(p, name, settings, x)
+        all_keys.append(keys)
+        all_values.append(values)
+        all_weights.append(weights)  # (H, W, L)
+    state = {
+        "keys": np.stack(all_keys, axis=1),
+        "values": np.stack(all_values, axis=1),
+        "position": state["position"] + 1,
+    }
+    alpha = shown(settings, all_weights)  # -> (W, L)
     beta = np.ones(len(x), x.dtype)
     return NextWord(logits_of(p, settings, x), state, alpha, alpha, beta)
 
 
-def read(p: dict, settings, a, words, grid, locations=None, bias=None) -> dict:
+def read(
+    p: Weights,
+    settings: TransformerSettings,
+    a: np.ndarray,
+    words: Sequence[int] | np.ndarray,
+    grid: tuple[int, int],
+    locations: np.ndarray | None = None,
+    bias: np.ndarray | None = None,
+) -> dict[str, np.ndarray]:
     """Read the words y_0 .. y_{T-1} of a caption in parallel.
 
     Args:
@@ -223,38 +302,43 @@ def read(p: dict, settings, a, words, grid, locations=None, bias=None) -> dict:
     Returns:
         ``logits`` (T, K), ``alpha`` (T, L), ``beta`` (T,) and ``heads`` (N, H, T, L).
     """
-    T, photo, heads = len(words), read_photo(p, settings, a, grid), []
+    T = len(words)
+    photo = read_photo(p, settings, a, grid)
     later = np.arange(T) > np.arange(T)[:, None]
     causal = np.where(later, -np.inf, 0).astype(np.float32)  # (T, T)
+    photo_bias = 0 if bias is None else bias
     x = embed(p, settings, words, range(T))  # (T, d)
-    for k, keys_and_values in enumerate(photo.layers):
+    heads = []
+    for k, layer_photo in enumerate(photo.layers):
         name = f"layer_{k + 1}"
-        read_words = all_words(p, name, settings.heads, causal)
-        x, weights = layer(
-            *(p, name, settings, x, read_words, keys_and_values),
-            0 if bias is None else bias,
-        )
+        x = read_words(p, name, settings, x, causal)
+        x, weights = look(p, name, settings, x, layer_photo, photo_bias)
+        x = transform(p, name, settings, x)
         heads.append(weights)
-    alpha = shown(settings, heads)
-    logits, beta = logits_of(p, settings, x), np.ones(T)
-    return {"logits": logits, "alpha": alpha, "beta": beta, "heads": np.array(heads)}
+    return {
+        "logits": logits_of(p, settings, x),
+        "alpha": shown(settings, heads),
+        "beta": np.ones(T),
+        "heads": np.array(heads),
+    }
 
 
-def layout(settings, words: int, width: int) -> list[tuple]:
+def layout(settings: TransformerSettings, words: int, width: int) -> list[WeightLayout]:
     """Return (path in a model file, name, shape) of each weight, K words, width D."""
-    s, d = settings, settings.width
-    own = {"embedding": (words, d), "w_m": (width, d), "b_m": (d,)}
+    s = settings
+    d = s.width
+    own: Shapes = {"embedding": (words, d), "w_m": (width, d), "b_m": (d,)}
     if not s.tie_output:
         own["l_o"] = (d, words)
-    weights = _numbered("decoder", "decoder", {**own, "l_o_b": (words,)})
+    own["l_o_b"] = (words,)
+    weights = _numbered("decoder", "decoder", own)
     weights += _norm("decoder/memory_norm", "memory_norm", d)
-    for stack, prefix, count, parts in (
-        ("encoder_layers", "encoder_layer", s.encoder_layers, ("words",)),
-        ("decoder_layers", "layer", s.layers, ("words", "photo")),
-    ):
-        for k in range(count):
-            path = f"decoder/{stack}/transformer_layer" + (f"_{k}" if k else "")
-            weights += _layer_layout(path, f"{prefix}_{k + 1}", s, parts)
+    for k in range(s.encoder_layers):
+        path = f"decoder/encoder_layers/{_layer_of_keras(k)}"
+        weights += _layer_layout(path, f"encoder_layer_{k + 1}", s, ("words",))
+    for k in range(s.layers):
+        path = f"decoder/decoder_layers/{_layer_of_keras(k)}"
+        weights += _layer_layout(path, f"layer_{k + 1}", s, ("words", "photo"))
     if s.norm == "pre":
         weights += _norm("decoder/output_norm", "output_norm", d)
         if s.encoder_layers:
@@ -262,24 +346,37 @@ def layout(settings, words: int, width: int) -> list[tuple]:
     return weights
 
 
-def _layer_layout(path: str, name: str, settings, parts) -> list[tuple]:
-    d, hidden = settings.width, settings.hidden
-    own = {"w_1": (d, hidden), "b_1": (hidden,), "w_2": (hidden, d), "b_2": (d,)}
+def _layer_of_keras(k: int) -> str:
+    """Return the name that Keras gives the layer k of a list in a file."""
+    return f"transformer_layer_{k}" if k else "transformer_layer"
+
+
+def _layer_layout(
+    path: str, name: str, settings: TransformerSettings, parts: Sequence[str]
+) -> list[WeightLayout]:
+    d = settings.width
+    hidden = settings.hidden
+    own: Shapes = {
+        "w_1": (d, hidden),
+        "b_1": (hidden,),
+        "w_2": (hidden, d),
+        "b_2": (d,),
+    }
     weights = _numbered(path, name, own)
-    matrices, biases = (f"w_{x}" for x in "qkvo"), (f"b_{x}" for x in "qvo")
-    heads = dict.fromkeys(matrices, (d, d)) | dict.fromkeys(biases, (d,))
+    heads: Shapes = {f"w_{x}": (d, d) for x in "qkvo"}
+    heads |= {f"b_{x}": (d,) for x in "qvo"}
     for part in parts:
         weights += _numbered(f"{path}/{part}", f"{name}_{part}", heads)
         weights += _norm(f"{path}/{part}_norm", f"{name}_{part}_norm", d)
     return weights + _norm(f"{path}/hidden_norm", f"{name}_hidden_norm", d)
 
 
-def _numbered(path: str, name: str, shapes: dict) -> list[tuple]:
+def _numbered(path: str, name: str, shapes: Shapes) -> list[WeightLayout]:
     return [
         (f"{path}/vars/{k}", f"{name}/{part}", shape)
         for k, (part, shape) in enumerate(shapes.items())
     ]
 
 
-def _norm(path: str, name: str, d: int) -> list[tuple]:
+def _norm(path: str, name: str, d: int) -> list[WeightLayout]:
     return _numbered(path, name, {"gamma": (d,), "beta": (d,)})

@@ -159,7 +159,7 @@ def _copy_ownership(source: Path, target: Path) -> None:
         os.utime(target)
 
 
-def _ownership(path: Path) -> tuple:
+def _ownership(path: Path) -> tuple[object, ...]:
     """Return the owner, mode and extended attributes of a file."""
     found = path.stat()
     attributes = {}

@@ -41,7 +41,7 @@ class Listing(NamedTuple):
     """A folder and what is in it, or the error of reading it."""
 
     folder: str
-    files: list[os.DirEntry]  # all entries that are not folders, sorted by name
+    files: list[os.DirEntry[str]]  # all entries that are not folders, sorted by name
     error: OSError | None = None
 
 
@@ -53,9 +53,9 @@ def is_left_alone(name: str) -> bool:
 
 
 def walk_folders(
-    root: str | os.PathLike,
+    root: str | os.PathLike[str],
     depth: int | None = None,
-    leave_out: Iterable[str | os.PathLike] = (),
+    leave_out: Iterable[str | os.PathLike[str]] = (),
 ) -> Iterator[Listing]:
     """Yield a folder and its subfolders, each before its own subfolders, by name.
 

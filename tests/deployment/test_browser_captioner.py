@@ -21,7 +21,7 @@ from data_prep.scenes.scenes import make_scene
 from show_attend_tell.data.preprocessing import to_square
 from show_attend_tell.inference.pipeline import load
 from show_attend_tell.models.pretrained import SHIPPED
-from show_attend_tell.reference.beam import beam_search
+from show_attend_tell.reference.beam import Rules, beam_search
 from show_attend_tell.reference.reranker import load_reranker, reranker_beside
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -137,7 +137,7 @@ def test_the_search_finds_the_captions_of_the_reference_with_ties(page, beam, le
     # Few levels make many candidates equal.
     tables = -np.float32(rng.integers(1, levels + 1, (8, T, K, K))) / np.float32(levels)
     settings = {"beam": beam, "max_words": T, "length_normalisation": 0.7}
-    rules = {"start_id": 1, "end_id": 2, "pad_id": 0, "forbidden": (0, 1, 3)}
+    rules = Rules(start_id=1, end_id=2, pad_id=0, forbidden=(0, 1, 3))
     code = """
         const captions = [];
         for (const table of a[0]) {
@@ -164,7 +164,7 @@ def test_the_search_finds_the_captions_of_the_reference_with_ties(page, beam, le
             return table[t][words], state, extras | unused
 
         expected = beam_search(
-            *(step, []), beam=beam, max_words=T, length_normalisation=0.7, **rules
+            step, [], rules, beam=beam, max_words=T, length_normalisation=0.7
         )
         assert len(captions) == (expected.lengths > 0).sum()
         for w, (words, alpha, log_prob, score) in enumerate(captions):

@@ -11,6 +11,7 @@ from show_attend_tell.models.decoding.sampling import greedy, sample
 from show_attend_tell.reference import beam
 
 K = 6
+RULES = beam.Rules(**IDS, forbidden=FORBIDDEN)
 
 
 def step_of(table):
@@ -48,23 +49,22 @@ def test_a_beam_keeps_the_same_hypotheses_ties_included(seed, W, T, p, ties):
     if ties:
         table[:, 3:] = np.round(table[:, 3:4])
     settings = {"beam": W, "max_words": T, "length_normalisation": p}
-    rules = {**IDS, "forbidden": FORBIDDEN}
-    found = beam.beam_search(step_of(table), start(), **settings, **rules)
+    found = beam.beam_search(step_of(table), start(), RULES, **settings)
     equal(table, found, beam_search, **settings)
 
 
 def test_greedy_writes_the_same_words(rng):
-    rules = {"max_words": 5, **IDS, "forbidden": FORBIDDEN}
     for table in random_tables(rng, 20, K):
-        equal(table, beam.greedy(step_of(table), start(), **rules), greedy, max_words=5)
+        found = beam.greedy(step_of(table), start(), RULES, max_words=5)
+        equal(table, found, greedy, max_words=5)
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0])
 def test_the_same_noise_samples_the_same_words(rng, temperature):
-    rules = {"temperature": temperature, **IDS, "forbidden": FORBIDDEN}
     for table in random_tables(rng, 20, K):
         noise = rng.random((1, 5), np.float32)
-        found = beam.sample(step_of(table), start(), noise, **rules)
+        step = step_of(table)
+        found = beam.sample(step, start(), RULES, noise, temperature=temperature)
         equal(table, found, sample, noise, temperature=temperature)
 
 

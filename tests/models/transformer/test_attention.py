@@ -39,8 +39,8 @@ def test_attention_in_heads_is_the_oracles(rng, heads, mode):
 
     found, weights = run_in(mode, multi_head, x, y, bias)
     x, y = x.astype(float), y.astype(float)
-    keys, values = transformer.keys_of(p, "any", y, heads)
-    exact, expected = transformer.multi_head(p, "any", x, keys, values, bias)
+    source = transformer.keys_of(p, "any", y, heads)
+    exact, expected = transformer.multi_head(p, "any", x, source, bias)
     np.testing.assert_allclose(found, exact, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(weights, expected, **TOLERANCE)
 
