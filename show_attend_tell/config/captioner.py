@@ -5,7 +5,7 @@ They describe the encoder, the decoder, hard attention and the generation of cap
 
 from dataclasses import dataclass as _plain
 from dataclasses import field, replace
-from typing import Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Self, TypeAlias
 
 from pydantic import AfterValidator, FailFast, Field, model_validator
 from pydantic.dataclasses import dataclass
@@ -71,6 +71,13 @@ DECODERS = {
 }
 
 
+# Type checkers do not know an unpacked Literal.
+if TYPE_CHECKING:
+    DecoderName: TypeAlias = str
+else:
+    DecoderName = Literal[*DECODERS]
+
+
 @dataclass(frozen=True, config=STRICT)
 class ModelSettings:
     """The widths and switches of the captioner; names follow the paper.
@@ -106,7 +113,7 @@ class ModelSettings:
             ``glorot`` Glorot's uniform; recurrent matrices are orthogonal in both.
     """
 
-    decoder: Literal[*DECODERS] = "lstm"
+    decoder: DecoderName = "lstm"
     attention: Literal["soft", "hard", "mean", "none"] = "soft"
     embedding_width: Positive = 512
     lstm_width: Positive = 512
@@ -141,7 +148,7 @@ class ModelSettings:
         return self.attends and DECODERS[self.decoder].selects_locations
 
     @model_validator(mode="after")
-    def _check_decoder(self):
+    def _check_decoder(self) -> Self:
         if self.attention in ("hard", "none") and self.decoder != "lstm":
             raise ValueError(
                 f"attention = {self.attention!r} must go with decoder = 'lstm'. "
@@ -151,7 +158,7 @@ class ModelSettings:
         return self
 
 
-def require_samples(settings):
+def require_samples(settings: "HardAttentionSettings") -> "HardAttentionSettings":
     """Raise ValueError if a baseline of other samples has a single sample."""
     if settings.baseline == "samples" and settings.samples < 2:
         raise ValueError(
@@ -245,7 +252,7 @@ class TransformerSettings:
     alpha_head: Count = 0
 
     @model_validator(mode="after")
-    def _check_sizes(self):
+    def _check_sizes(self) -> Self:
         if self.width % self.heads or self.width % 4:
             raise ValueError(
                 "width must be a multiple of heads and of 4. Received: "
@@ -309,10 +316,17 @@ def static_settings(decoding: DecodingSettings) -> DecodingSettings:
     if decoding.method != "beam":
         decoding = replace(decoding, beam=1, length_normalisation=0.0)
     # Inputs of the compiled function have one value, so that settings compare equal.
-    names = ("temperature", "seed", "region_strength", "region_words", "rerank_weight")
-    names += ("validation_beam", "batch_size")
-    defaults = {name: getattr(DecodingSettings(), name) for name in names}
-    return replace(decoding, **defaults)
+    default = DecodingSettings()
+    return replace(
+        decoding,
+        temperature=default.temperature,
+        seed=default.seed,
+        region_strength=default.region_strength,
+        region_words=default.region_words,
+        rerank_weight=default.rerank_weight,
+        validation_beam=default.validation_beam,
+        batch_size=default.batch_size,
+    )
 
 
 _Rows = Annotated[int, Field(ge=1, le=100)]
@@ -320,7 +334,7 @@ _Grid = tuple[_Rows, _Rows]
 _Texts = Annotated[dict[str, str], Field(max_length=100)]
 
 
-def require_no_convolutions(names: list) -> list:
+def require_no_convolutions(names: list[str]) -> list[str]:
     """Refuse the fine-tuned convolutions that a model of version 0.3 may hold."""
     if names:
         raise ValueError("`convolutions` must be []; version 0.3 reads them")
@@ -365,7 +379,7 @@ class SavedConfig:
     decoding: DecodingSettings = field(default_factory=DecodingSettings)
     hard: HardAttentionSettings = field(default_factory=HardAttentionSettings)
     transformer: TransformerSettings = field(default_factory=TransformerSettings)
-    convolutions: Annotated[list, AfterValidator(require_no_convolutions)] = field(
+    convolutions: Annotated[list[str], AfterValidator(require_no_convolutions)] = field(
         default_factory=list
     )
     seed: Seed = 0

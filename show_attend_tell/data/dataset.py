@@ -8,18 +8,21 @@ lengths, so that few graphs are compiled.
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import tensorflow as tf
 
-from show_attend_tell.data.features import FeatureReader
+from show_attend_tell.data.features import Features
 from show_attend_tell.data.vocabulary import END, PAD, START, Vocabulary
 from show_attend_tell.runtime.errors import FeatureError
 from show_attend_tell.runtime.gc_pause import uncollected
 from show_attend_tell.runtime.read_ahead import read_ahead
 
 _AHEAD = 4  # batches read ahead of training
+
+# Annotations (B, L, D), inputs (B, T) and targets (B, T).
+Batch: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 class Captions(NamedTuple):
@@ -33,7 +36,9 @@ class Captions(NamedTuple):
     starts: np.ndarray  # (N + 1,) position in `ids` of each caption's first word
 
     @classmethod
-    def join(cls, photos: Sequence[int], captions: Iterable[Sequence[int]]):
+    def join(
+        cls, photos: Sequence[int], captions: Iterable[Sequence[int]]
+    ) -> "Captions":
         """Concatenate captions.
 
         Args:
@@ -147,7 +152,7 @@ def shown_items(weights: np.ndarray, seed: int, epoch: int) -> np.ndarray:
 
 
 def read_views(
-    readers: Sequence[FeatureReader],
+    readers: Sequence[Features],
     rows: np.ndarray,
     rng: np.random.Generator,
     batch_size: int,
@@ -206,16 +211,21 @@ class CaptionBatches:
         self,
         captions: Captions,
         rows: np.ndarray,
-        readers: Sequence[FeatureReader],
+        readers: Sequence[Features],
         batch_size: int,
         seed: int,
         few_lengths: bool = False,
         part: tuple[int, int] = (0, 1),
         weights: np.ndarray | None = None,
     ):
-        self.captions, self.few_lengths, self.seed = captions, few_lengths, seed
-        self.rows, self.readers = np.asarray(rows), tuple(readers)
-        self.batch_size, self.own = batch_size, part_of(batch_size, *part)
+        number, count = part
+        self.captions = captions
+        self.few_lengths = few_lengths
+        self.seed = seed
+        self.rows = np.asarray(rows)
+        self.readers = tuple(readers)
+        self.batch_size = batch_size
+        self.own = part_of(batch_size, number, count)
         self.weights = np.ones(len(captions.photos))
         if weights is not None:
             self.weights = weights[captions.photos]
@@ -226,7 +236,7 @@ class CaptionBatches:
         """Number of batches in an epoch."""
         return -(-self._shown // self.batch_size)
 
-    def batches(self, epoch: int, start: int = 0) -> Iterator[tuple]:
+    def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """Yield the batches of an epoch from batch `start` on.
 
         A short batch is filled up with captions of padding.
@@ -243,20 +253,26 @@ class CaptionBatches:
             rng = np.random.default_rng([self.seed, epoch, number])
             yield self._make_batch(shown[order[number]], rng)
 
-    def _make_batch(self, chosen: np.ndarray, rng: np.random.Generator) -> tuple:
-        B, captions = self.batch_size, self.captions
+    def _make_batch(self, chosen: np.ndarray, rng: np.random.Generator) -> Batch:
+        B = self.batch_size
+        captions = self.captions
         T = padded_length(int(captions.lengths[chosen].max()) + 1, self.few_lengths)
-        inputs, targets = (np.full((B, T), PAD, np.int32) for _ in range(2))
+        inputs = np.full((B, T), PAD, np.int32)
+        targets = np.full((B, T), PAD, np.int32)
         for k, index in enumerate(chosen):
             ids = captions.words(index)
-            inputs[k, 0], inputs[k, 1 : len(ids) + 1] = START, ids
-            targets[k, : len(ids)], targets[k, len(ids)] = ids, END
+            inputs[k, 0] = START
+            inputs[k, 1 : len(ids) + 1] = ids
+            targets[k, : len(ids)] = ids
+            targets[k, len(ids)] = END
         features = read_views(
             self.readers, self.rows[captions.photos[chosen]], rng, B, self.own
         )
         return features, inputs[self.own], targets[self.own]
 
-    def prefetched(self, epoch: int, start: int = 0) -> Iterator[tuple]:
+    def prefetched(
+        self, epoch: int, start: int = 0
+    ) -> Iterator[tuple[dict[str, Any], Any]]:
         """Yield the batches of an epoch from batch `start` on, as tensors.
 
         A thread reads batches ahead.
@@ -275,7 +291,7 @@ class CaptionBatches:
 
 
 def measure_deviation(
-    reader: FeatureReader, rows: np.ndarray, seed: int, photos: int = 512
+    reader: Features, rows: np.ndarray, seed: int, photos: int = 512
 ) -> float:
     """Return the root mean square deviation of annotations from their mean.
 

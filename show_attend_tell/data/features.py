@@ -23,20 +23,20 @@ HDF5's own checksum of chunks protects a chunk but not the tree that finds it, s
 flipped bit there may return another photo's values.
 """
 
-import contextlib
 import hashlib
 import json
 import threading
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, Protocol, Self
 
 import h5py
 import hdf5plugin  # noqa: F401 - registers the decompression with HDF5
 import numpy as np
 
-from show_attend_tell.config.settings import EncoderSettings
-from show_attend_tell.data.encoder_identity import identity_difference
+from show_attend_tell.config.captioner import EncoderSettings
+from show_attend_tell.data.encoder_identity import Identity, identity_difference
 from show_attend_tell.runtime.errors import FeatureError
 from show_attend_tell.runtime.hdf5_objects import own_item
 from show_attend_tell.runtime.untrusted import parse_json, reading, require_regular
@@ -80,7 +80,29 @@ def require_no_shards(path: Path) -> None:
         )
 
 
-class FeatureReader(contextlib.AbstractContextManager):
+class Features(Protocol):
+    """What reads the features of photos: a FeatureReader, or several joined.
+
+    :class:`FeatureReader` describes the attributes.
+    """
+
+    path: Path
+    shape: tuple[int, int, int]
+    rows: dict[str, int]
+    attributes: dict[str, Any]
+
+    def read(self, rows: Sequence[int] | np.ndarray) -> np.ndarray:
+        """Return (B, L, D) float16, see :meth:`FeatureReader.read`."""
+
+    def close(self) -> None:
+        """Close the files; later reads fail."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *error: object) -> None: ...
+
+
+class FeatureReader:
     """Read an open feature file photo by photo, never as a whole.
 
     Use the reader as a context manager or call :meth:`close`. Several threads may share
@@ -99,7 +121,7 @@ class FeatureReader(contextlib.AbstractContextManager):
             encoder other than ``identity``.
     """
 
-    def __init__(self, path: str | Path, identity: dict | None = None):
+    def __init__(self, path: str | Path, identity: Identity | None = None):
         """Open a file and verify all but the features.
 
         Args:
@@ -126,27 +148,32 @@ class FeatureReader(contextlib.AbstractContextManager):
         identity = parse_json(text)
         if not isinstance(identity, dict):
             raise ValueError("`identity` must be an object")
-        self.attributes = {
+        self.attributes: dict[str, Any] = {
             "format": int(file.attrs["format"]),
             "identity": identity,
             "mirrored": bool(file.attrs["mirrored"]),
             "complete": bool(file.attrs["complete"]),
         }
         count = len(_own_dataset(file, "image_ids"))
-        self.image_ids: list[str] = _column(file, "image_ids", "text", count)
-        reasons = _column(file, "problems", "text", count)
-        self._written = _column(file, "written", "bool", count)
+        self.image_ids = _texts(file, "image_ids", count)
+        reasons = _texts(file, "problems", count)
+        self._written = _numbers(file, "written", "bool", count)
         if len(set(self.image_ids)) < count:
             raise ValueError("an id occurs twice")
         if any(np.array(reasons, object)[self._written]):
             raise ValueError("`written` and `problems` contradict each other")
         if ("checksums" in file) != ("digest" in file.attrs):
             raise ValueError("one of `checksums` and `digest` is absent")
-        self._checksums = None
+        self._checksums: np.ndarray | None = None
         if "digest" in file.attrs:
-            self._checksums = _column(file, "checksums", "unsigned integers", count)
-            content = self.image_ids, reasons, self._checksums
-            digest = index_digest(text, self.attributes["mirrored"], *content)
+            self._checksums = _numbers(file, "checksums", "unsigned integers", count)
+            digest = index_digest(
+                text,
+                self.attributes["mirrored"],
+                self.image_ids,
+                reasons,
+                self._checksums,
+            )
             stored = _as_text(file.attrs["digest"])
             whole = [not reason for reason in reasons]
             if stored != digest or whole != self._written.tolist():
@@ -174,7 +201,7 @@ class FeatureReader(contextlib.AbstractContextManager):
                 f"{features.shape} {features.dtype}"
             )
 
-    def _verify(self, identity: dict | None) -> None:
+    def _verify(self, identity: Identity | None) -> None:
         attributes = self.attributes
         difference = identity_difference(identity or {}, attributes["identity"])
         if attributes["format"] != FORMAT:
@@ -187,7 +214,7 @@ class FeatureReader(contextlib.AbstractContextManager):
             return
         raise FeatureError(f"{self.path}: {fault} {_REMEDY}")
 
-    def read(self, rows: Sequence[int]) -> np.ndarray:
+    def read(self, rows: Sequence[int] | np.ndarray) -> np.ndarray:
         """Read photos by their rows, in any order and with repetitions.
 
         Args:
@@ -238,6 +265,10 @@ class FeatureReader(contextlib.AbstractContextManager):
         with self._lock:
             self._file.close()
 
+    def __enter__(self) -> Self:
+        """Return the reader."""
+        return self
+
     def __exit__(self, *error: object) -> None:
         """Close the file."""
         self.close()
@@ -248,7 +279,7 @@ def index_digest(
     mirrored: bool,
     image_ids: Sequence[str],
     problems: Sequence[str],
-    checksums: Sequence[int],
+    checksums: Sequence[int] | np.ndarray,
 ) -> str:
     """Return the SHA-256 of everything in a file besides its features.
 
@@ -278,9 +309,19 @@ def _as_text(value: str | bytes) -> str:
     return value.decode() if isinstance(value, bytes) else value
 
 
-def _column(
-    file: h5py.File, name: str, kind: str, count: int
-) -> np.ndarray | list[str]:
+def _texts(file: h5py.File, name: str, count: int) -> list[str]:
+    """Return a dataset of `count` texts, or raise a ValueError."""
+    texts: list[str] = _column(file, name, "text", count).asstr()[:].tolist()
+    return texts
+
+
+def _numbers(file: h5py.File, name: str, kind: str, count: int) -> np.ndarray:
+    """Return a dataset of `count` numbers of a kind, or raise a ValueError."""
+    numbers: np.ndarray = _column(file, name, kind, count)[:]
+    return numbers
+
+
+def _column(file: h5py.File, name: str, kind: str, count: int) -> h5py.Dataset:
     """Return a dataset of `count` values of a kind, or raise a ValueError."""
     dataset = _own_dataset(file, name)
     if dataset.shape != (count,):
@@ -292,7 +333,7 @@ def _column(
     # A forged size in the header must not allocate more memory than the file holds.
     if dataset.id.get_storage_size() < dataset.size * dataset.dtype.itemsize:
         raise ValueError(f"`{name}` is incomplete")
-    return dataset.asstr()[:].tolist() if is_text else dataset[:]
+    return dataset
 
 
 def _own_dataset(file: h5py.File, name: str) -> h5py.Dataset:

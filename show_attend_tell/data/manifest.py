@@ -51,7 +51,7 @@ class Photo:
     captions: tuple[str, ...]
     objects: tuple[dict[str, Any], ...] = ()
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         """Convert text to a path and sequences to tuples."""
         object.__setattr__(self, "path", Path(self.path))
         object.__setattr__(self, "captions", tuple(self.captions))
@@ -152,17 +152,19 @@ def _verify_digest(path: Path) -> None:
         )
 
 
-def _to_row(photo: Photo, folder: Path) -> dict:
+def _to_row(photo: Photo, folder: Path) -> dict[str, Any]:
     path = photo.path
     if path.is_absolute() and path.is_relative_to(folder):
         path = path.relative_to(folder)
-    row = {
+    row: dict[str, Any] = {
         "id": photo.id,
         "path": path.as_posix(),
         "split": photo.split,
         "captions": list(photo.captions),
     }
-    return row | ({"objects": list(photo.objects)} if photo.objects else {})
+    if photo.objects:
+        row["objects"] = list(photo.objects)
+    return row
 
 
 def write_manifest(path: str | Path, photos: Iterable[Photo]) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import IO
 
 import numpy as np
-from PIL import Image, ImageOps, features
+from PIL import Image, ImageFile, ImageOps, features
 
 from show_attend_tell.runtime.errors import PhotoError, one_line
 from show_attend_tell.runtime.untrusted import DAMAGED, require_regular
@@ -87,23 +87,23 @@ _active = 0  # threads that are decoding
 _restore = contextlib.ExitStack()
 
 
-def remedy(path: str | os.PathLike) -> str:
+def remedy(path: str | os.PathLike[str]) -> str:
     """Return why a photo cannot be decoded and what to do, empty for other files."""
     suffix = _suffix(path)
     return "" if suffix in PHOTO_SUFFIXES else _REMEDIES.get(suffix, "")
 
 
-def is_raw(path: str | os.PathLike) -> bool:
+def is_raw(path: str | os.PathLike[str]) -> bool:
     """Return whether a file has a suffix of raw photos."""
     return _suffix(path) in _RAW
 
 
-def is_photo(path: str | os.PathLike) -> bool:
+def is_photo(path: str | os.PathLike[str]) -> bool:
     """Return whether a file has one of :data:`PHOTO_SUFFIXES`."""
     return _suffix(path) in PHOTO_SUFFIXES
 
 
-def _suffix(path: str | os.PathLike) -> str:
+def _suffix(path: str | os.PathLike[str]) -> str:
     return os.path.splitext(path)[1].lower()
 
 
@@ -163,13 +163,13 @@ def _to_eight_bits(image: Image.Image) -> Image.Image:
     else:
         levels = np.nan_to_num(levels, posinf=np.inf, neginf=-np.inf)
         largest = np.abs(levels).max(initial=0)
-        whites = (x for x in _WHITES[image.mode] if largest <= x * _OVERSHOOT)
-        white = next(whites, None)
-        if white is None:
+        whites = [x for x in _WHITES[image.mode] if largest <= x * _OVERSHOOT]
+        if not whites:
             raise ValueError(
                 f"its levels reach {largest:g}, of no known scale; export it with 8 or "
                 "16 bits"
             )
+        white = whites[0]
     grey = np.clip(levels / white, 0, 1) * 255
     return Image.fromarray(np.rint(grey).astype(np.uint8))
 
@@ -180,14 +180,14 @@ def upright_rgb(image: Image.Image) -> Image.Image:
     The orientation is ignored if the EXIF data are malformed.
     """
     image.load()  # before EXIF is read: errors of the pixels are not ignored
-    with contextlib.suppress(UNREADABLE):
+    with contextlib.suppress(*UNREADABLE):
         image = ImageOps.exif_transpose(image)
     return _to_rgb(image)
 
 
 def open_photo(
-    file: str | os.PathLike | IO[bytes], formats: Sequence[str] = PHOTO_FORMATS
-) -> Image.Image:
+    file: str | os.PathLike[str] | IO[bytes], formats: Sequence[str] = PHOTO_FORMATS
+) -> ImageFile.ImageFile:
     """Open a photo without decoding its pixels; arguments as of :func:`load_photo`.
 
     Raises:
@@ -196,7 +196,7 @@ def open_photo(
     """
     if isinstance(file, str | os.PathLike):
         require_regular(file)
-    image = Image.open(file, formats=formats)
+    image = Image.open(file, formats=tuple(formats))
     if max(image.size) > LONGEST_SIDE:
         fault = f"a side must have at most {LONGEST_SIDE} pixels"
     elif (scans := _scans(image)) > _MOST_SCANS:
@@ -216,14 +216,14 @@ _START_OF_SCAN = 0xDA
 _FIRST_WITH_LENGTH = 0xC0  # libjpeg skips markers below it without their content
 
 
-def _scans(image: Image.Image) -> int:
+def _scans(image: ImageFile.ImageFile) -> int:
     """Count the scans of an opened JPEG, each of which may change every pixel.
 
     Phones append a video to a photo and cameras a second picture, and a segment of
     metadata may hold a thumbnail: any of these may contain the bytes of a marker. The
     markers are therefore followed from segment to segment, up to the picture's end.
     """
-    if image.format not in ("JPEG", "MPO"):
+    if image.format not in ("JPEG", "MPO") or image.fp is None:
         return 0
     place = image.fp.tell()
     image.fp.seek(0)
@@ -245,7 +245,7 @@ def _scans(image: Image.Image) -> int:
 
 
 def load_photo(
-    file: str | os.PathLike | IO[bytes], formats: Sequence[str] = PHOTO_FORMATS
+    file: str | os.PathLike[str] | IO[bytes], formats: Sequence[str] = PHOTO_FORMATS
 ) -> Image.Image:
     """Decode a photo to RGB and apply its EXIF orientation.
 
@@ -257,8 +257,10 @@ def load_photo(
     Raises:
         PhotoError: the file is absent, not a regular file, or cannot be decoded.
     """
-    is_path = isinstance(file, str | os.PathLike)
-    name = os.fspath(file) if is_path else getattr(file, "name", "photo")
+    if isinstance(file, str | os.PathLike):
+        name = os.fspath(file)
+    else:
+        name = str(getattr(file, "name", "photo"))
     try:
         with pillow_warnings_ignored(), open_photo(file, formats) as image:
             return upright_rgb(image)
@@ -329,7 +331,13 @@ def box_to_square(box: Box, photo_size: tuple[int, int], side: int, resize: str)
 
     A box (x0, y0, x1, y1) that was cropped away is outside 0 to ``side``.
     """
-    x0, y0, x1, y1 = seen_region(photo_size, side, resize)
-    scales = [side / (x1 - x0), side / (y1 - y0)] * 2
-    pairs = zip(box, (x0, y0, x0, y0), scales, strict=True)
-    return tuple((value - start) * scale for value, start, scale in pairs)
+    left, top, right, bottom = seen_region(photo_size, side, resize)
+    across = side / (right - left)
+    down = side / (bottom - top)
+    x0, y0, x1, y1 = box
+    return (
+        (x0 - left) * across,
+        (y0 - top) * down,
+        (x1 - left) * across,
+        (y1 - top) * down,
+    )

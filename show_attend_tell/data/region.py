@@ -25,19 +25,20 @@ def parse_region(region: str | Sequence[float]) -> Box:
     """
     try:
         parts = region.split(",") if isinstance(region, str) else region
-        numbers = tuple(map(float, parts))
+        numbers = [float(part) for part in parts]
     except (TypeError, ValueError):
-        numbers = ()
+        numbers = []
     if len(numbers) != 4 or not all(map(math.isfinite, numbers)):
         raise CaptionError(
             "`region` must be four numbers x0,y0,x1,y1, in pixels of the photo. "
             f"Received: {quote(region)}; write it as 10,20,110,90"
         )
-    return numbers
+    x0, y0, x1, y1 = numbers
+    return x0, y0, x1, y1
 
 
 def region_in_view(
-    region: Sequence[float], photo_size: tuple[int, int], side: int, resize: str
+    region: str | Sequence[float], photo_size: tuple[int, int], side: int, resize: str
 ) -> Box:
     """Clip a region in pixels to :func:`data.preprocessing.seen_region`.
 
@@ -48,7 +49,8 @@ def region_in_view(
         CaptionError: the region is malformed, empty, not inside the photo, or cropped
             away.
     """
-    box, (width, height) = parse_region(region), photo_size
+    box = parse_region(region)
+    width, height = photo_size
     x0, y0, x1, y1 = box
     if not (x0 < x1 and y0 < y1):
         raise CaptionError(
@@ -67,7 +69,8 @@ def region_in_view(
             "`region` must overlap the part of the photo that the network sees, the "
             f"centre. Received: {quote(box)}; move it towards the centre"
         )
-    return tuple(square.tolist())
+    x0, y0, x1, y1 = square.tolist()
+    return x0, y0, x1, y1
 
 
 def cell_shares(region: Box, grid: tuple[int, int]) -> np.ndarray:
@@ -83,7 +86,8 @@ def cell_shares(region: Box, grid: tuple[int, int]) -> np.ndarray:
     Returns:
         (L,) float32 in [0, 1], in row-major order, the largest 1.
     """
-    (x0, y0, x1, y1), (rows, columns) = region, grid
+    x0, y0, x1, y1 = region
+    rows, columns = grid
     shares = np.outer(_overlaps(y0, y1, rows), _overlaps(x0, x1, columns))
     return shares.astype(np.float32).ravel()  # (rows, columns) -> (L,)
 
@@ -105,8 +109,9 @@ def smoothing(cells: int, upsampling: int = 1) -> np.ndarray:
     points = (np.arange(cells * upsampling) + 0.5) / upsampling
     mirrored = np.stack([centres, -centres, 2 * cells - centres])
     distance = (points[:, None, None] - mirrored) / SIGMA  # (points, 3, cells)
-    weights = np.exp(-0.5 * distance**2).sum(axis=1)  # -> (points, cells)
-    return weights / weights.sum(axis=1, keepdims=True)
+    weights: np.ndarray = np.exp(-0.5 * distance**2).sum(axis=1)  # -> (points, cells)
+    weights /= weights.sum(axis=1, keepdims=True)
+    return weights
 
 
 def smooth(alpha: np.ndarray, grid: tuple[int, int]) -> np.ndarray:
@@ -117,7 +122,7 @@ def smooth(alpha: np.ndarray, grid: tuple[int, int]) -> np.ndarray:
         grid: (rows, columns) of the map.
     """
     rows, columns = grid
-    maps = np.reshape(alpha, (*np.shape(alpha)[:-1], rows, columns))
+    maps: np.ndarray = np.reshape(alpha, (*np.shape(alpha)[:-1], rows, columns))
     maps = smoothing(rows) @ maps @ smoothing(columns).T
     return maps.reshape(np.shape(alpha))
 
@@ -131,4 +136,5 @@ def _overlaps(start: float, end: float, cells: int) -> np.ndarray:
     edges = np.arange(cells + 1) / cells
     inside = np.minimum(edges[1:], end) - np.maximum(edges[:-1], start)
     inside = np.clip(inside, 0, None)
-    return inside / inside.max()
+    shares: np.ndarray = inside / inside.max()
+    return shares

@@ -18,13 +18,14 @@ import dataclasses
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
-from show_attend_tell.config.settings import EncoderSettings, Experiment
-from show_attend_tell.data.encoder_identity import settings_difference
-from show_attend_tell.data.features import FeatureReader, feature_path
+from show_attend_tell.config.captioner import EncoderSettings
+from show_attend_tell.config.settings import Experiment
+from show_attend_tell.data.encoder_identity import Identity, settings_difference
+from show_attend_tell.data.features import FeatureReader, Features, feature_path
 from show_attend_tell.data.manifest import Photo, read_manifest
 from show_attend_tell.data.vocabulary import TOKENIZERS
 from show_attend_tell.runtime.errors import FeatureError, ManifestError
@@ -88,7 +89,8 @@ def _read_sets(
     experiment: Experiment, folders: Sequence[Path]
 ) -> dict[Path, list[Photo]]:
     """Return the photos of each data set, by its folder."""
-    sets, ids = {}, set()
+    sets: dict[Path, list[Photo]] = {}
+    ids: set[str] = set()
     for folder in folders:
         photos = read_manifest(folder / "manifest.jsonl")
         if folder.name != experiment.data.name:
@@ -96,7 +98,8 @@ def _read_sets(
                 dataclasses.replace(photo, id=_joint_id(experiment, folder, photo.id))
                 for photo in photos
             ]
-        sets[folder], names = photos, {photo.id for photo in photos}
+        sets[folder] = photos
+        names = {photo.id for photo in photos}
         if names & ids:
             raise ManifestError(
                 f"{folder}: a photo becomes {min(names & ids)!r}, the id of another "
@@ -116,8 +119,8 @@ def open_features(
     experiment: Experiment,
     work: str | Path,
     mirrored: str | None = None,
-    identity: dict | None = None,
-) -> "FeatureReader | JointReader":
+    identity: Identity | None = None,
+) -> Features:
     """Open the features of all of the experiment's data sets.
 
     Args:
@@ -131,7 +134,8 @@ def open_features(
         FeatureError: a feature set is absent, incomplete, or made by another encoder or
             with other encoder settings.
     """
-    settings, readers = experiment.encoder, {}
+    settings = experiment.encoder
+    readers: dict[Path, FeatureReader] = {}
     with contextlib.ExitStack() as stack:
         for folder in data_folders(experiment, work):
             path = feature_path(folder, settings, mirrored)
@@ -150,7 +154,8 @@ def open_features(
         stack.pop_all()
     if not experiment.data.also:
         return reader
-    rows, places = {}, []
+    rows: dict[str, int] = {}
+    places: list[tuple[int, int]] = []
     for number, (folder, reader) in enumerate(readers.items()):
         for name, row in reader.rows.items():
             rows[_joint_id(experiment, folder, name)] = len(places)
@@ -171,7 +176,7 @@ def _require_settings(
         )
 
 
-class JointReader(contextlib.AbstractContextManager):
+class JointReader:
     """A reader whose rows are rows of several feature sets, or of one in another order.
 
     Args:
@@ -188,15 +193,19 @@ class JointReader(contextlib.AbstractContextManager):
 
     def __init__(
         self,
-        readers: Sequence["FeatureReader | JointReader"],
+        readers: Sequence[Features],
         rows: dict[str, int],
         places: np.ndarray,
     ):
-        self._readers, self._places, self.rows = readers, places, rows
-        self.path, self.attributes = readers[0].path, readers[0].attributes
-        self.shape = (len(places), *readers[0].shape[1:])
+        self._readers = readers
+        self._places = places
+        self.rows = rows
+        self.path = readers[0].path
+        self.attributes = readers[0].attributes
+        _, L, D = readers[0].shape
+        self.shape = (len(places), L, D)
 
-    def read(self, rows: Sequence[int]) -> np.ndarray:
+    def read(self, rows: Sequence[int] | np.ndarray) -> np.ndarray:
         """Read photos by their rows; see :meth:`FeatureReader.read`."""
         numbers, places = self._places[np.asarray(rows, np.int64)].T
         features = np.empty((len(numbers), *self.shape[1:]), np.float16)
@@ -210,6 +219,10 @@ class JointReader(contextlib.AbstractContextManager):
         for reader in self._readers:
             reader.close()
 
+    def __enter__(self) -> Self:
+        """Return the reader."""
+        return self
+
     def __exit__(self, *error: object) -> None:
         """Close all sets."""
         self.close()
@@ -217,7 +230,7 @@ class JointReader(contextlib.AbstractContextManager):
 
 @uncollected()
 def load_splits(
-    experiment: Experiment, work: str | Path, names: Sequence[str], reader
+    experiment: Experiment, work: str | Path, names: Sequence[str], reader: Features
 ) -> list[Split]:
     """Read the photos of splits with their captions and feature rows.
 
@@ -231,9 +244,13 @@ def load_splits(
 
 
 def _select_split(
-    experiment: Experiment, sets: dict[Path, list[Photo]], name: str, reader
+    experiment: Experiment,
+    sets: dict[Path, list[Photo]],
+    name: str,
+    reader: Features,
 ) -> Split:
-    photos, weights = [], []
+    photos: list[Photo] = []
+    weights: list[float] = []
     for folder, everything in sets.items():
         of_split = [photo for photo in everything if photo.split == name]
         kept = [p for p in of_split if p.id in reader.rows and any(p.captions)]
@@ -253,7 +270,7 @@ def _select_split(
 
 
 def open_mirror(
-    experiment: Experiment, work: str | Path, reader: FeatureReader, data: Split
+    experiment: Experiment, work: str | Path, reader: Features, data: Split
 ) -> JointReader:
     """Open the features of the mirrored photos of a split.
 
@@ -291,9 +308,9 @@ class ViewsReader:
         mirror: reader of their mirror images by the same rows.
     """
 
-    def __init__(self, reader: FeatureReader, mirror: JointReader):
+    def __init__(self, reader: Features, mirror: Features):
         self._readers = (reader, mirror)
 
-    def read(self, rows) -> np.ndarray:
+    def read(self, rows: Sequence[int] | np.ndarray) -> np.ndarray:
         """Read photos by their rows; return (N, 2, L, D)."""
         return np.stack([reader.read(rows) for reader in self._readers], axis=1)

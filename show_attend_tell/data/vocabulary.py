@@ -13,6 +13,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from show_attend_tell.data.unicode_text import plain_punctuation, visible_text
 from show_attend_tell.runtime.errors import VocabularyError, quote
@@ -63,7 +64,7 @@ def _split_plain(text: str) -> list[str]:
 
 
 @functools.cache
-def _treebank():
+def _treebank() -> Any:  # NLTK has no types
     """Return NLTK's tokenizer, which takes as long to import as Keras."""
     from nltk.tokenize import TreebankWordTokenizer
 
@@ -208,7 +209,9 @@ class Vocabulary:
         absent = "vocabulary; run `show-attend-tell prepare` first"
         with reading(path, VocabularyError, "run `prepare` again", absent):
             content = parse_json(read_text_bytes(path))
-            words = content.get("words") if isinstance(content, dict) else None
+            if not isinstance(content, dict):
+                raise ValueError("it must be an object with the list `words` of texts")
+            words = content.get("words")
             if not isinstance(words, list) or not all(map(is_text, words)):
                 raise ValueError("it must be an object with the list `words` of texts")
             if content.get("sha256", _digest(words)) != _digest(words):

@@ -85,7 +85,7 @@ def require_known_ending(out: str | Path) -> None:
 
 def caption_into_file(
     pipeline: CaptioningPipeline,
-    paths: Iterable[str | os.PathLike],
+    paths: Iterable[str | os.PathLike[str]],
     out: str | Path,
     request: CaptionRequest | None = None,
     exiftool_columns: bool = False,

@@ -28,7 +28,7 @@ from show_attend_tell.runtime.folders import walk_folders
 
 VIEW = 512  # longest side of a displayed photo, in pixels
 
-Photo = str | os.PathLike | bytes | bytearray | Image.Image | np.ndarray
+Photo = str | os.PathLike[str] | bytes | bytearray | Image.Image | np.ndarray
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Failure:
 
 
 def find_photos(
-    paths: Iterable[str | os.PathLike | Failure],
+    paths: Iterable[str | os.PathLike[str] | Failure],
 ) -> Iterator[Path | Failure]:
     """Yield photos named directly, and the photos inside folders.
 

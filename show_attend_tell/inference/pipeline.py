@@ -168,7 +168,7 @@ class CaptioningPipeline:
 
     def caption_photos(
         self,
-        paths: Iterable[str | os.PathLike | Failure],
+        paths: Iterable[str | os.PathLike[str] | Failure],
         request: CaptionRequest | None = None,
     ) -> Iterator[Caption | Failure]:
         """Generate the captions of photos, in batches.
@@ -226,7 +226,7 @@ class CaptioningPipeline:
                 if result is not None:
                     yield result
 
-    def save(self, file: str | os.PathLike) -> None:
+    def save(self, file: str | os.PathLike[str]) -> None:
         """Write the captioner, and beside it what its own file has there.
 
         See :func:`~show_attend_tell.inference.confidence.files_beside`. The file ends
@@ -336,11 +336,11 @@ def load_requested(request: CaptionRequest, photos: int = 1) -> CaptioningPipeli
 
 
 def load(
-    model: str | os.PathLike | Sequence[str | os.PathLike] = DEFAULT,
-    encoder_weights: str | os.PathLike | None = None,
-    runs: str | os.PathLike = "experiments/runs",
+    model: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = DEFAULT,
+    encoder_weights: str | os.PathLike[str] | None = None,
+    runs: str | os.PathLike[str] = "experiments/runs",
     mirror: bool = False,
-    reranker: str | os.PathLike | None = None,
+    reranker: str | os.PathLike[str] | None = None,
     engine: str = "auto",
     photos: int = 1,
 ) -> CaptioningPipeline:

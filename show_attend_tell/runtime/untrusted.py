@@ -109,7 +109,7 @@ def require_within(size: int, limit: int = MAX_TEXT_BYTES) -> None:
         raise OSError(f"must have at most {limit:,} bytes. Received: {size:,}")
 
 
-def parse_json(text: str | bytes) -> object:
+def parse_json(text: str | bytes) -> Any:
     """Parse a JSON document; bytes are decoded as UTF-8, UTF-16 or UTF-32.
 
     Raises:

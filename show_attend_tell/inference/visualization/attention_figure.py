@@ -234,7 +234,7 @@ def overlay(pixels: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 def save_figure(
     figure: "Figure",
-    path_without_suffix: str | os.PathLike,
+    path_without_suffix: str | os.PathLike[str],
     formats: Sequence[str] = ("png", "pdf"),
 ) -> list[Path]:
     """Write a figure in every format, each file atomically.
