@@ -6,14 +6,19 @@ import pytest
 import tiny_captioner as tiny
 import tiny_transformer
 from checks import assert_same_outputs
+from nightly import nightly
 from tiny_captioner import MODES, B, D, K, L, T, arrays
 from tiny_transformer import EVERY_VARIANT
 
 
 @pytest.mark.parametrize(
     ("decoder", "changes", "mode"),
-    [(decoder, {}, mode) for decoder in (tiny, tiny_transformer) for mode in MODES]
-    + [(*variant, "eager") for variant in EVERY_VARIANT.values()],
+    [
+        *((*variant, "eager") for variant in EVERY_VARIANT.values()),
+        (tiny, {}, "jit"),
+        *nightly(*((tiny_transformer, {}, mode) for mode in MODES if mode != "eager")),
+        *nightly(*((tiny, {}, mode) for mode in MODES if mode == "graph")),
+    ],
 )
 def test_call_recomputes_the_papers_and_every_variant(
     rng, batch, decoder, changes, mode

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tiny_captioner as tiny
 from checks import assert_hypotheses_are_read
+from nightly import nightly
 from tiny_captioner import PAD, START, UNKNOWN, K, L, write
 
 from show_attend_tell.models import generator
@@ -21,9 +22,8 @@ def model():
     return tiny.build(np.random.default_rng(8), spread=1.0)
 
 
-@pytest.mark.parametrize(
-    "method", ["beam", pytest.param("sample", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["beam", "sample"])
 def test_xla_compiles_the_search_of_many_photos_which_gives_the_same_captions(
     photos, monkeypatch, method
 ):
@@ -98,8 +98,13 @@ def test_a_seed_fixes_the_sampled_captions_whatever_the_type_of_features(
     assert any((other.tokens != again.tokens).any() for other in others)
 
 
-@pytest.mark.parametrize("locations", ["likeliest", "sampled"])
-@pytest.mark.parametrize("method", ["beam", "greedy"])
+@pytest.mark.parametrize(
+    ("method", "locations"),
+    [
+        ("beam", "sampled"),
+        *nightly(("beam", "likeliest"), ("greedy", "sampled"), ("greedy", "likeliest")),
+    ],
+)
 def test_the_context_of_a_word_is_that_of_its_reported_location(
     model, photos, method, locations
 ):

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import tiny_captioner as tiny
 import tiny_transformer
+from nightly import nightly
 from tiny_captioner import L
-from tiny_transformer import EVERY_VARIANT
+from tiny_transformer import EVERY_VARIANT, VARIANT_CASES
 
 from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.deployment.exports.half_precision import save_half
@@ -54,7 +55,7 @@ def pair(tmp_path_factory):
     return model, both(model, tmp_path_factory.mktemp("model"))[1]
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", [*VARIANT_CASES, *nightly("transformer, the mean")])
 def test_every_variant_of_a_decoder_is_read_from_its_file(
     variant, rng, photos, tmp_path
 ):
@@ -122,8 +123,13 @@ def test_without_attention_ensembles_caption_and_regions_are_refused(
         members[0].generate(photos, DecodingSettings(locations="likeliest"))
 
 
-@pytest.mark.parametrize("eight_bit", [False, True])
-@pytest.mark.parametrize("module", [tiny, tiny_transformer])
+@pytest.mark.parametrize(
+    ("module", "eight_bit"),
+    [
+        (tiny_transformer, True),
+        *nightly((tiny_transformer, False), (tiny, False), (tiny, True)),
+    ],
+)
 def test_smaller_files_are_read(module, eight_bit, photos, tmp_path):
     model = module.build(np.random.default_rng(6), spread=0.5)
     file, _ = both(model, tmp_path)

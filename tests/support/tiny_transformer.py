@@ -4,6 +4,7 @@ import sys
 
 import numpy as np
 import tiny_captioner as tiny
+from nightly import others_nightly
 
 from show_attend_tell.config.settings import TransformerSettings
 from show_attend_tell.reference import transformer
@@ -25,6 +26,16 @@ EVERY_VARIANT = {
         for name, changes in VARIANTS.items()
     },
 }
+# The names of all variants, for tests that take seconds a variant.
+VARIANT_CASES = others_nightly(
+    EVERY_VARIANT,
+    kept=(
+        "lstm, the default",
+        "lstm, the photo once",
+        "transformer, the default",
+        "transformer, encoder layers, post",
+    ),
+)
 
 
 def settings(**changes):

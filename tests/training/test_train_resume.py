@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from nightly import nightly
 from refusals import refusal
 from tiny_run import experiment
 from tiny_training import (
@@ -102,7 +103,7 @@ def test_a_training_interrupted_anywhere_and_resumed_equals_an_uninterrupted_one
     assert_same_run(whole, tmp_path)
 
 
-@pytest.mark.parametrize("interrupt", [interrupt_in_update, interrupt_in_log])
+@pytest.mark.parametrize("interrupt", [interrupt_in_update, *nightly(interrupt_in_log)])
 def test_a_training_interrupted_in_its_first_update_starts_again(
     whole, work, tmp_path, quick, interrupt
 ):
@@ -130,10 +131,8 @@ COMPILED = {
 }
 
 
-SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in [*COMPILED][1:]]
-
-
-@pytest.mark.parametrize("name", ["soft", *SLOW])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", COMPILED)
 def test_compiled_steps_resume_to_the_byte(whole, work, tmp_path, monkeypatch, name):
     skip_captions(monkeypatch)
     changes = {**COMPILED[name]}
@@ -162,7 +161,9 @@ def test_resuming_a_finished_training_changes_nothing(whole, work, tmp_path, qui
     assert_same_run(whole, copied)
 
 
-@pytest.mark.parametrize("interrupt", [interrupt_in_validation, fail_in_validation])
+@pytest.mark.parametrize(
+    "interrupt", [interrupt_in_validation, *nightly(fail_in_validation)]
+)
 def test_an_interrupted_validation_of_the_start_model_is_done_on_resuming(
     whole, work, tmp_path, quick, interrupt
 ):

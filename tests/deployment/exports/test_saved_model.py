@@ -65,9 +65,8 @@ def test_pixels_are_those_of_pillow_within_a_level(rng, size, resize):
     assert difference.mean() < (0.6 if size[1] > size[0] else 0.01)
 
 
-@pytest.mark.parametrize(
-    "decoder", ["lstm", pytest.param("transformer", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("decoder", ["lstm", "transformer"])
 def test_plain_tensorflow_in_a_new_process_gives_the_same_captions(
     photos, tmp_path, decoder
 ):
