@@ -11,6 +11,8 @@ from pictures import image_bytes
 from PIL import Image
 from world import photo_bytes
 
+from show_attend_tell.data.preprocessing import HAS_AVIF
+
 FORMATS = {"JPEG": "jpg", "PNG": "png", "WEBP": "webp", "GIF": "gif", "BMP": "bmp"}
 FORMATS |= {"TIFF": "tif", "AVIF": "avif"}
 _MODES = {
@@ -102,6 +104,14 @@ def png(width: int, height: int, body: bytes = b"") -> bytes:
     )
 
 
+def avif(width: int, height: int) -> bytes:
+    """Return an AVIF file whose header promises a size, whatever its picture is."""
+    content = bytearray(photo_bytes(1, "AVIF"))
+    at = content.index(b"ispe") + 8
+    content[at : at + 8] = struct.pack(">II", width, height)
+    return bytes(content)
+
+
 def bombs() -> dict[str, bytes]:
     """Return files whose headers promise very many pixels."""
     jpeg = bytearray(photo_bytes(1))
@@ -111,7 +121,13 @@ def bombs() -> dict[str, bytes]:
     gif[6:10] = struct.pack("<HH", 65535, 65535)
     bmp = bytearray(photo_bytes(1, "BMP"))
     bmp[18:26] = struct.pack("<ii", 60_000, 60_000)
-    return {
+    others = {}
+    if HAS_AVIF:
+        others = {
+            "bomb.avif": avif(50_000, 50_000),
+            "bomb-80-mp.avif": avif(10_000, 8000),
+        }
+    return others | {
         "bomb.png": png(50_000, 50_000),
         "bomb-2-31.png": png(2**31 - 1, 2**31 - 1),
         "bomb-100-mp.png": png(10_000, 10_000, bytes(100_010_000)),
@@ -179,7 +195,7 @@ def whole_but_unusual() -> Iterator[tuple[str, bytes]]:
     for size in ((1, 1), (1, 3000), (3000, 1), (2, 2)):
         yield f"size-{size[0]}-{size[1]}.png", photo_bytes(1, "PNG", size)
     for form, suffix in FORMATS.items():
-        if form != "AVIF":
+        if form != "AVIF" or HAS_AVIF:
             yield f"whole.{suffix}", photo_bytes(5, form)
     yield "WHOLE.JPG", photo_bytes(5)
     yield "png-named.jpg", photo_bytes(5, "PNG")

@@ -22,9 +22,11 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
 }
-_DISCARDED = 2**28  # bytes read of the body of a refused request
 BODY_SECONDS = 60  # seconds for the whole body of a request
 SILENT_SECONDS = 10  # seconds between two parts of a body
+MAX_HELD = 200_000_000  # bytes of bodies in memory, of all requests together
+_SMALL = 1_000_000  # bytes of a body that is held in any case
+_HELD_SECONDS = 5  # after which a request is sent again
 
 
 def refusal(
@@ -76,15 +78,12 @@ class _TimedBody:
 
 
 async def _discard(receive: Receive) -> None:
-    """Read the whole body; a client that cannot finish sending misses the response."""
-    left = _DISCARDED
-    while left > 0:
+    """Read the rest of a body, until it is late."""
+    message: Message = {"more_body": True}
+    while message.get("more_body"):
         try:
             message = await receive()
         except HTTPException:  # it is late
-            return
-        left -= len(message.get("body", b""))
-        if message["type"] != "http.request" or not message.get("more_body"):
             return
 
 
@@ -96,11 +95,31 @@ async def _refuse(
     await refusal(scope, status, message, headers)(scope, receive, send)
 
 
+async def _refuse_unread(
+    status: int, message: str, scope: Scope, receive: Receive, send: Send
+) -> None:
+    """Respond as `_refuse` does to a request whose body nobody has read.
+
+    The connection stays open while the body arrives: many clients read no response
+    before they have sent everything, and a closed connection takes it from them.
+    """
+
+    async def send_before_end(part: Message) -> None:
+        if part["type"] == "http.response.body":
+            await send({**part, "more_body": True})
+            await _discard(receive)
+            part = {"type": "http.response.body", "body": b""}
+        await send(part)
+
+    await _refuse(status, message, scope, receive, send_before_end)
+
+
 class Guard:
     """Middleware that refuses requests before they are handled, and adds headers.
 
-    It refuses large and late bodies and requests from the pages of other servers:
-    otherwise a page of another site could send its visitors' requests to this server.
+    It refuses large and late bodies, bodies that together would fill the memory, and
+    requests from the pages of other servers: otherwise a page of another site could
+    send its visitors' requests to this server.
 
     Args:
         app: the application.
@@ -109,7 +128,10 @@ class Guard:
     """
 
     def __init__(self, app: ASGIApp, max_bytes: int, message: str):
-        self.app, self.max_bytes, self.message = app, max_bytes, message
+        self.app = app
+        self.max_bytes = max_bytes
+        self.message = message
+        self._held = 0  # bytes of the bodies of all requests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
@@ -124,31 +146,40 @@ class Guard:
         origins = headers.getlist("origin")
         origin = next((o for o in origins if o.lower() != server), None)
         if origin is not None:
-            await _discard(receive)
             message = (
                 "`Origin` must be absent or this server. "
                 f"Received: {origin[:100]!r}; use this server's own page"
             )
-            await _refuse(403, message, scope, receive, send)
+            await _refuse_unread(403, message, scope, receive, send)
         elif length.isdigit() and int(length) > self.max_bytes:
-            await _discard(receive)
-            await _refuse(413, self.message, scope, receive, send)
+            await _refuse_unread(413, self.message, scope, receive, send)
         else:
             await self._run(scope, receive, send)
 
     async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the application; a server that stops ends it with status 503."""
-        received, started = 0, False
+        received = 0
+        started = False
 
         async def counting_receive() -> Message:
             nonlocal received
             message = await receive()
-            received += len(message.get("body", b""))
+            size = len(message.get("body", b""))
+            received += size
+            self._held += size
             if received > self.max_bytes:
-                if message.get("more_body"):
-                    await _discard(receive)
-                raise HTTPException(413, self.message)
-            return message
+                refused = HTTPException(413, self.message)
+            elif self._held > MAX_HELD and received > _SMALL:
+                again = {"Retry-After": str(_HELD_SECONDS)}
+                text = (
+                    f"busy with other photos; send it again in {_HELD_SECONDS} seconds"
+                )
+                refused = HTTPException(503, text, again)
+            else:
+                return message
+            if message.get("more_body"):
+                await _discard(receive)
+            raise refused
 
         async def send_with_headers(message: Message) -> None:
             nonlocal started
@@ -164,3 +195,5 @@ class Guard:
                 raise
             message = "the server is stopping; send the request again later"
             await _refuse(503, message, scope, receive, send)
+        finally:
+            self._held -= received

@@ -1,8 +1,8 @@
 """Serve captions in the protocols of Ollama and OpenAI, which photo programs use.
 
-A request brings one photo and gets one sentence. Prompts, earlier messages and options
-of sampling are ignored; a request for labels, JSON or tools is refused. A stream is one
-piece: a line of JSON (Ollama), or one event with all words (OpenAI).
+A request brings one photo and gets one sentence. Prompts, earlier messages, options of
+sampling and unknown fields are ignored; a request for labels, JSON or tools is refused.
+A stream is one piece: a line of JSON (Ollama), or one event with all words (OpenAI).
 
 https://docs.ollama.com/api, https://platform.openai.com/docs/api-reference
 """
@@ -12,7 +12,7 @@ import hashlib
 import json
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Literal, NamedTuple
 
@@ -29,18 +29,8 @@ from show_attend_tell.inference.pipeline import CaptioningPipeline
 from show_attend_tell.runtime.errors import ShowAttendTellError, one_line, quote
 
 _OWNER = "show-attend-tell"
-# Fields of OpenAI's requests that change no caption; OpenAI refuses unknown fields.
-_IGNORED = frozenset(
-    """
-    audio background conversation context_management frequency_penalty function_call
-    include instructions logit_bias logprobs max_completion_tokens max_output_tokens
-    max_tokens max_tool_calls metadata modalities moderation parallel_tool_calls
-    prediction presence_penalty previous_response_id prompt prompt_cache_key
-    prompt_cache_options prompt_cache_retention reasoning reasoning_effort
-    safety_identifier seed service_tier stop store stream_options temperature
-    tool_choice top_logprobs top_p truncation user verbosity web_search_options
-    """.split()
-)
+_READ = ["GET", "HEAD"]
+_NEVER = "2318-01-01T00:00:00Z"  # when Ollama unloads a model that stays in memory
 
 
 class _OllamaMessage(BaseModel):
@@ -52,9 +42,15 @@ class OllamaQuery(_OllamaMessage):
 
     model: str = Field(validation_alias=AliasChoices("model", "name"))
     messages: list[_OllamaMessage] | None = None
+    prompt: object = None
     stream: bool | None = None
     format: object = None
     tools: list | None = None
+
+    @property
+    def is_warm_up(self) -> bool:
+        """Whether it only asks to load the model: it has neither words nor a photo."""
+        return not (self.prompt or self.messages or self.images)
 
     @property
     def photos(self) -> list[list[str]]:
@@ -88,8 +84,11 @@ class _Text(BaseModel):
     format: _Format | None = None
 
 
-class OpenAIQuery(BaseModel, extra="allow"):
-    """A request to OpenAI: `messages` of chat completions, `input` of responses."""
+class OpenAIQuery(BaseModel):
+    """A request to OpenAI: `messages` of chat completions, `input` of responses.
+
+    Programs send fields of other servers, such as `top_k`, and fields that are new.
+    """
 
     model: str
     messages: str | list[_OpenAIMessage] = Field(
@@ -141,30 +140,51 @@ def add_photo_programs(
     """
     described = {name: _tag(name, pipelines[name]) for name in pipelines}
 
-    async def answer(request: Request, kind: type) -> _Answer:
-        query, start = await _read(request, kind), time.monotonic()
-        call = _caption, pipelines[_find(pipelines, query.model)], _only_photo(query)
-        caption = await _unless_left(request, queue, *call)
-        spent, words = time.monotonic() - start, len(caption.words)
-        return _Answer(query.model, caption.sentence, words, spent, query.stream)
+    async def answer(request: Request, query: OllamaQuery | OpenAIQuery) -> _Answer:
+        start = time.monotonic()
+        pipeline = pipelines[_find(pipelines, query.model)]
+        photo = _only_photo(query)
+        caption = await _unless_left(request, queue, _caption, pipeline, photo)
+        return _Answer(
+            model=query.model,
+            text=caption.sentence,
+            words=len(caption.words),
+            seconds=time.monotonic() - start,
+            stream=query.stream,
+        )
+
+    async def ollama_answer(request: Request, place: Callable[[str], dict]) -> Response:
+        query = await _read(request, OllamaQuery)
+        if query.is_warm_up:
+            _find(pipelines, query.model)
+            found = _Answer(query.model, "", 0, 0.0, query.stream)
+            return _line(found, place(""), reason="load")
+        found = await answer(request, query)
+        return _line(found, place(found.text))
 
     @app.post("/api/generate", include_in_schema=False)
     async def generate(request: Request) -> Response:
-        found = await answer(request, OllamaQuery)
-        return _line(found, {"response": found.text})
+        return await ollama_answer(request, lambda text: {"response": text})
 
     @app.post("/api/chat", include_in_schema=False)
     async def chat(request: Request) -> Response:
-        found = await answer(request, OllamaQuery)
-        return _line(found, {"message": {"role": "assistant", "content": found.text}})
+        return await ollama_answer(
+            request, lambda text: {"message": {"role": "assistant", "content": text}}
+        )
 
-    @app.get("/api/version", include_in_schema=False)
+    @app.api_route("/api/version", methods=_READ, include_in_schema=False)
     async def version() -> dict:
         return {"version": __version__}
 
-    @app.get("/api/tags", include_in_schema=False)
+    @app.api_route("/api/tags", methods=_READ, include_in_schema=False)
     async def tags() -> dict:
         return {"models": [*described.values()]}
+
+    @app.get("/api/ps", include_in_schema=False)
+    async def running() -> dict:
+        # All models are in memory, and stay there.
+        more = {"expires_at": _NEVER, "size_vram": 0}
+        return {"models": [one | more for one in described.values()]}
 
     @app.post("/api/show", include_in_schema=False)
     async def show(request: Request) -> dict:
@@ -173,11 +193,11 @@ def add_photo_programs(
 
     @app.post("/v1/chat/completions", include_in_schema=False)
     async def completions(request: Request) -> Response:
-        return _completion(await answer(request, OpenAIQuery))
+        return _completion(await answer(request, await _read(request, OpenAIQuery)))
 
     @app.post("/v1/responses", include_in_schema=False)
     async def responses(request: Request) -> Response:
-        return _response(await answer(request, OpenAIQuery))
+        return _response(await answer(request, await _read(request, OpenAIQuery)))
 
     @app.get("/v1/models", include_in_schema=False)
     async def models() -> dict:
@@ -200,9 +220,6 @@ async def _read(request: Request, kind: type[BaseModel]) -> BaseModel:
         fault = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, fault["loc"])) or "body"
         raise HTTPException(400, f"`{place}`: {one_line(fault['msg'])}") from None
-    if unknown := (query.model_extra or {}).keys() - _IGNORED:
-        name = quote(min(unknown))
-        raise HTTPException(400, f"{name} is no field of this request; remove it")
     if query.structured:
         raise HTTPException(
             400,
@@ -284,13 +301,13 @@ def _caption(pipeline: CaptioningPipeline, photo: str):
     return pipeline.caption(open_upload(content))
 
 
-def _line(answer: _Answer, content: dict) -> Response:
+def _line(answer: _Answer, content: dict, reason: str = "stop") -> Response:
     """Return Ollama's response: one line, which is also its stream."""
     body = content | {
         "model": answer.model,
         "created_at": datetime.now(UTC).isoformat(),
         "done": True,
-        "done_reason": "stop",
+        "done_reason": reason,
         "total_duration": round(answer.seconds * 1e9),
         "prompt_eval_count": 0,
         "eval_count": answer.words,

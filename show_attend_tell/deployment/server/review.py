@@ -6,6 +6,8 @@ the words of a person, which ``caption --write-metadata`` keeps.
 
 import csv
 import io
+import stat
+import time
 import zipfile
 from collections.abc import Mapping
 from pathlib import PurePosixPath, PureWindowsPath
@@ -21,9 +23,11 @@ from show_attend_tell.inference.metadata import sidecar_of
 from show_attend_tell.inference.pipeline import CaptioningPipeline
 from show_attend_tell.inference.result import confidence_word
 from show_attend_tell.inference.xmp import XmpPacket
+from show_attend_tell.runtime.errors import quote
 
 MOST_CAPTIONS = 20_000  # of one request
 _COLUMNS = ("path", "caption", "confidence", "confidence_word", "edited")
+_FIRST_TIME = (1980, 1, 1, 0, 0, 0)  # that ZIP has a number for
 _MEDIA = {"csv": "text/csv; charset=utf-8", "xmp": "application/zip"}
 
 
@@ -36,7 +40,7 @@ def _require_inside(path: str) -> str:
     return path
 
 
-class ApprovedCaption(pydantic.BaseModel):
+class ApprovedCaption(pydantic.BaseModel, extra="forbid"):
     """A caption that a person approved."""
 
     path: Annotated[
@@ -50,7 +54,7 @@ class ApprovedCaption(pydantic.BaseModel):
     edited: bool = pydantic.Field(description="Whether a person changed the words.")
 
 
-class Review(pydantic.BaseModel):
+class Review(pydantic.BaseModel, extra="forbid"):
     """Approved captions, and the form of the file to return."""
 
     form: Literal["csv", "xmp"]
@@ -64,6 +68,7 @@ def add_review(app: FastAPI, pipelines: Mapping[str, CaptioningPipeline]) -> Non
     def review(review: Review):
         """Return approved captions as a table, or as XMP sidecars in an archive."""
         write = {"csv": _table, "xmp": _archive}[review.form]
+        _require_distinct(review.captions)
         authors = {
             caption.model: None for caption in review.captions if not caption.edited
         }
@@ -76,28 +81,47 @@ def add_review(app: FastAPI, pipelines: Mapping[str, CaptioningPipeline]) -> Non
         return Response(content, media_type=_MEDIA[review.form])
 
 
+def _require_distinct(captions: list[ApprovedCaption]) -> None:
+    """Raise an HTTPException if a photo has two captions."""
+    seen = set()
+    for one in captions:
+        path = PurePosixPath(one.path)
+        if path in seen:
+            raise HTTPException(
+                422,
+                f"`path` must differ for each caption. Received: {quote(one.path)} "
+                "twice; send one caption for each photo",
+            )
+        seen.add(path)
+
+
 def _table(captions: list[ApprovedCaption], authors: Mapping[str, str]) -> bytes:
-    """Return captions as CSV."""
+    """Return captions as CSV, which Excel reads as UTF-8 by its byte order mark."""
     content = io.StringIO()
     rows = csv.writer(content, lineterminator="\n")
     rows.writerow(_COLUMNS)
     for one in captions:
-        word = confidence_word(one.confidence)
-        rows.writerow([one.path, one.sentence, one.confidence, word, one.edited])
-    return content.getvalue().encode()
+        # The confidence is that of the model's words, not of a person's.
+        confidence = None if one.edited else one.confidence
+        word = confidence_word(confidence)
+        rows.writerow([one.path, one.sentence, confidence, word, one.edited])
+    return content.getvalue().encode("utf-8-sig")
 
 
 def _archive(captions: list[ApprovedCaption], authors: Mapping[str, str]) -> bytes:
     """Return a ZIP archive of the captions' sidecars."""
+    now = max(time.localtime()[:6], _FIRST_TIME)
     content = io.BytesIO()
-    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(content, "w") as archive:
         for one in captions:
             packet = XmpPacket()
             if one.edited:
                 packet.set_caption(one.sentence)
             else:
                 packet.set_caption(one.sentence, authors[one.model], one.confidence)
-            name = str(sidecar_of(PurePosixPath(one.path)))
-            # A fixed date, so that equal captions give equal bytes.
-            archive.writestr(zipfile.ZipInfo(name), packet.to_bytes())
+            entry = zipfile.ZipInfo(str(sidecar_of(PurePosixPath(one.path))), now)
+            # Without these an entry is stored as it is, for its owner alone.
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.external_attr = (stat.S_IFREG | 0o644) << 16
+            archive.writestr(entry, packet.to_bytes())
     return content.getvalue()

@@ -4,17 +4,28 @@ import io
 
 from PIL import Image
 from starlette.exceptions import HTTPException
+from starlette.formparsers import MultiPartParser
 
 from show_attend_tell.data.preprocessing import (
+    HAS_AVIF,
     LONGEST_SIDE,
     load_photo,
     pillow_warnings_ignored,
 )
+from show_attend_tell.deployment.server.avif_sizes import avif_sizes
 from show_attend_tell.runtime.errors import one_line
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
+if HAS_AVIF:
+    FORMATS += ("AVIF",)
 MEGABYTES = 20  # of the largest file
 MEGAPIXELS = 50  # width times height, checked in the header before decoding
+# Of a picture, its opacity and a preview; each has a size in the container, and one in
+# its stream. Tiles may be larger than the picture that they make.
+_AVIF_SIZES = 6
+# Uploads stay in memory, which `middleware.Guard` limits: temporary files need a folder
+# that is neither full nor read-only.
+MultiPartParser.spool_max_size = 2**31
 
 
 def open_upload(content: bytes) -> Image.Image:
@@ -46,21 +57,34 @@ def open_upload(content: bytes) -> Image.Image:
 
 def _require_pixels(content: bytes) -> None:
     """Validate the format, the pixel count in the header, and the file's checksums."""
-    received = f"more than {2 * (Image.MAX_IMAGE_PIXELS or 0) // 1_000_000} megapixels"
+    if HAS_AVIF and content[4:8] == b"ftyp":
+        sizes = avif_sizes(content)
+        for width, height in sizes:
+            _require_size(width, height)
+        pixels = sum(width * height for width, height in sizes)
+        if pixels > _AVIF_SIZES * MEGAPIXELS * 1e6:
+            raise _too_large(f"{len(sizes)} pictures of {pixels} pixels together")
     try:
         with (
             pillow_warnings_ignored(),
             Image.open(io.BytesIO(content), formats=FORMATS) as image,
         ):
-            width, height = image.size
-            is_small = width * height <= MEGAPIXELS * 1e6
-            if is_small and max(image.size) <= LONGEST_SIDE:
-                image.verify()
-                return
-            received = f"{width} x {height} pixels"
+            _require_size(*image.size)
+            image.verify()
     except Image.DecompressionBombError:
-        pass
-    raise HTTPException(
+        most = 2 * (Image.MAX_IMAGE_PIXELS or 0) // 1_000_000
+        raise _too_large(f"more than {most} megapixels") from None
+
+
+def _require_size(width: int, height: int) -> None:
+    """Raise an HTTPException if a picture of this size has too many pixels."""
+    is_small = width * height <= MEGAPIXELS * 1e6
+    if not is_small or max(width, height) > LONGEST_SIDE:
+        raise _too_large(f"{width} x {height} pixels")
+
+
+def _too_large(received: str) -> HTTPException:
+    return HTTPException(
         413,
         f"`photo` must have at most {MEGAPIXELS} megapixels, and "
         f"{LONGEST_SIDE} pixels on a side. Received: {received}; make it smaller",

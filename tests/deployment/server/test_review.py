@@ -2,11 +2,13 @@
 
 import csv
 import io
+import time
 import zipfile
 
 import pytest
 import requests
 
+from show_attend_tell.deployment.server import review
 from show_attend_tell.inference.batch import made_by
 from show_attend_tell.inference.xmp import XmpPacket
 
@@ -28,7 +30,7 @@ def ask(address, form, *captions):
 def test_a_table_has_a_row_for_each_caption(address):
     response = ask(address, "csv", APPROVED, EDITED)
     assert response.headers["Content-Type"].startswith("text/csv")
-    rows = list(csv.DictReader(io.StringIO(response.content.decode())))
+    rows = list(csv.DictReader(io.StringIO(response.content.decode("utf-8-sig"))))
     assert rows[0] == {
         "path": "trip/é 1.jpg",
         "caption": 'A "red" dog, running.',
@@ -37,6 +39,17 @@ def test_a_table_has_a_row_for_each_caption(address):
         "edited": "False",
     }
     assert [row["edited"] for row in rows] == ["False", "True"]
+    assert response.content.startswith("\ufeffpath,".encode())  # for Excel
+
+
+def test_words_of_a_person_have_no_confidence(address):
+    content = ask(address, "csv", EDITED).content.decode("utf-8-sig")
+    (row,) = csv.DictReader(io.StringIO(content))
+    assert (row["caption"], row["confidence"], row["confidence_word"]) == (
+        "Rex.",
+        "",
+        "",
+    )
 
 
 def test_an_archive_has_sidecars_and_edited_words_are_a_persons(address, pipeline):
@@ -49,6 +62,33 @@ def test_an_archive_has_sidecars_and_edited_words_are_a_persons(address, pipelin
     assert (persons.words(), persons.made_by) == ("Rex.", "")
 
 
+def test_entries_are_those_of_any_zip_program(address):
+    before = time.mktime(time.localtime()) - 2  # ZIP counts in steps of 2 s
+    content = ask(address, "xmp", APPROVED, EDITED).content
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        for entry in archive.infolist():
+            assert entry.compress_type == zipfile.ZIP_DEFLATED
+            assert entry.compress_size < entry.file_size
+            assert entry.external_attr >> 16 == 0o100644
+            written = time.mktime((*entry.date_time, 0, 0, -1))
+            assert before <= written <= time.time() + 2
+
+
+def test_a_clock_before_1980_stops_no_archive(address, monkeypatch):
+    monkeypatch.setattr(review.time, "localtime", lambda: time.gmtime(0))
+    content = ask(address, "xmp", APPROVED).content
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        assert archive.infolist()[0].date_time == (1980, 1, 1, 0, 0, 0)
+
+
+@pytest.mark.parametrize("form", ["csv", "xmp"])
+@pytest.mark.parametrize("path", ["b.png", "./b.png"])
+def test_a_photo_has_one_caption(address, form, path):
+    response = ask(address, form, EDITED, EDITED | {"path": path})
+    assert response.status_code == 422
+    assert response.json()["error"].startswith("`path` must differ for each caption")
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [
@@ -56,6 +96,7 @@ def test_an_archive_has_sidecars_and_edited_words_are_a_persons(address, pipelin
         ("model", "other"),
         ("confidence", 2),
         ("sentence", "x" * 5001),
+        ("confidnce", 0.5),
     ],
 )
 def test_a_malformed_caption_is_refused_in_one_line(address, key, value):

@@ -1,7 +1,7 @@
 "use strict";
 // The tab of folders: caption many photos, review their captions, and save these.
 
-const PHOTO = /\.(jpe?g|png|webp|gif|bmp|tiff?)$/i; // what the server decodes
+const PHOTO = /\.(jpe?g|png|webp|gif|bmp|tiff?|avif)$/i; // what the server decodes
 const SIDECAR = /\.xmp$/i;
 const THUMBNAIL = 320; // pixels, longer side
 const folder = { rows: [], running: false };
