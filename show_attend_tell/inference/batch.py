@@ -2,13 +2,14 @@
 
 import hashlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote_from_bytes
 
 from show_attend_tell.inference.journal import (
     Journal,
+    Row,
     caption_row,
     require_replaceable,
     table,
@@ -116,16 +117,22 @@ def caption_into_file(
             "`pipeline` must be loaded from a file, by which rows are recognised as "
             "its own. Received: one without a file; save its captioner and load it"
         )
-    out, request = Path(out), request or CaptionRequest()
+    out = Path(out)
+    request = request or CaptionRequest()
     pipeline.require_calibration(request)
     kind = out.suffix.lower()
     journal_file = out if kind == ".jsonl" else out.with_suffix(".jsonl")
-    photos, failures = distinct_photos(find_photos(paths)), []
+    photos = distinct_photos(find_photos(paths))
+    failures: list[Failure] = []
     author = made_by(pipeline, request)
     with Journal(journal_file, author) as journal:
         if kind == ".csv":
             require_replaceable(out, journal.rows, request.least_in_metadata)
-        present = [photo for photo in photos if photo in journal]
+        present = [
+            photo
+            for photo in photos
+            if not isinstance(photo, Failure) and photo in journal
+        ]
         if metadata is not None:  # a run may have been interrupted before the metadata
             rows = {os.path.abspath(row["path"]): row for row in journal.rows}
             for photo in present:
@@ -153,8 +160,7 @@ def caption_into_file(
         elif kind != ".jsonl":
             write_gallery(out, journal.rows, failures)
     written = len(photos) - len(present) - len(failures)
-    failures = tuple(failures)
-    return BatchReport(out, written, len(present), failures, left_out=left_out)
+    return BatchReport(out, written, len(present), tuple(failures), left_out=left_out)
 
 
 def distinct_photos(photos: Iterable[Path | Failure]) -> Sequence[Path | Failure]:
@@ -170,8 +176,7 @@ def made_by(pipeline: CaptioningPipeline, request: CaptionRequest | None = None)
     """Return the models and the settings that must not be mixed in one file."""
     request = request or CaptionRequest()
     decoding = pipeline.decoding(request)
-    files = pipeline.file if isinstance(pipeline.file, tuple) else (pipeline.file,)
-    models = " + ".join(map(file_identity, files))
+    models = " + ".join(map(file_identity, pipeline.files))
     how = f"beam {decoding.beam}"
     if decoding.method == "sample":
         how = f"words sampled at temperature {decoding.temperature}"
@@ -198,7 +203,7 @@ def file_identity(model: Path) -> str:
 
 
 def write_gallery(
-    path: Path, rows: Sequence[Mapping], failures: Sequence[Failure] = ()
+    path: Path, rows: Sequence[Row], failures: Sequence[Failure] = ()
 ) -> None:
     """Write a page of photos with captions to copy as alternative texts, atomically.
 

@@ -31,18 +31,16 @@ import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
+from show_attend_tell.reference.captioner import Generator
 from show_attend_tell.reference.hypotheses import Hypotheses
 from show_attend_tell.reference.reranker import Reranker, reranker_beside
 from show_attend_tell.runtime.errors import CalibrationError
 from show_attend_tell.runtime.files import atomic_path
 from show_attend_tell.runtime.untrusted import read_arrays, reading
-
-if TYPE_CHECKING:  # its module imports Keras
-    from show_attend_tell.models.generator import Generator
 
 FAMILIARITY = ("residual", "distance", "layout", "grounding", "log_prob")
 QUALITY = ("grounding", "log_prob", "weakest", "expected")
@@ -137,11 +135,14 @@ class Calibration:
         """Return the confidence (N,) of statistics (N, 7)."""
         x = self.standardise(values)
         known = probability(x, FAMILIARITY, self.familiarity)
-        return known * probability(x, QUALITY, self.quality)
+        right: np.ndarray = known * probability(x, QUALITY, self.quality)
+        return right
 
     def standardise(self, values: np.ndarray) -> np.ndarray:
         """Return statistics (N, 7) in standard deviations, limited to four."""
-        return np.clip((values - self.centre) / self.scale, -_LIMIT, _LIMIT)
+        deviations = (values - self.centre) / self.scale
+        limited: np.ndarray = np.clip(deviations, -_LIMIT, _LIMIT)
+        return limited
 
 
 def select(x: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
@@ -160,7 +161,8 @@ def probability(
         coefficients: (F + 1,), the constant last.
     """
     z = select(x, names) @ coefficients[:-1] + coefficients[-1]  # (N,)
-    return 0.5 * (1 + np.tanh(0.5 * z))  # 1 / (1 + exp(-z)) without overflow
+    p: np.ndarray = 0.5 * (1 + np.tanh(0.5 * z))  # 1 / (1 + exp(-z)), no overflow
+    return p
 
 
 def describe_photos(features: np.ndarray, grid: tuple[int, int]) -> np.ndarray:
@@ -182,8 +184,9 @@ def describe_photos(features: np.ndarray, grid: tuple[int, int]) -> np.ndarray:
     middle = a[:, third : rows - third] if rows > 2 * third else a
     bands = [a[:, :third], middle, a[:, rows - third :]]
     means = np.concatenate([band.mean(axis=(1, 2)) for band in bands], axis=1)
-    g = np.sign(means) * np.sqrt(np.abs(means))  # (N, 3 D)
-    return g / np.maximum(np.linalg.norm(g, axis=1, keepdims=True), _SMALLEST)
+    g: np.ndarray = np.sign(means) * np.sqrt(np.abs(means))  # (N, 3 D)
+    g /= np.maximum(np.linalg.norm(g, axis=1, keepdims=True), _SMALLEST)
+    return g
 
 
 def statistics(
@@ -239,7 +242,8 @@ def _grounding(space: PhotoSpace, z: np.ndarray, tokens: np.ndarray) -> np.ndarr
     content = space.words[index] == tokens  # (N, T)
     of_words = np.take_along_axis(ratios, index, axis=1)  # (N, V) -> (N, T)
     counts = np.maximum(content.sum(axis=1), 1)
-    return np.where(content, of_words, 0).sum(axis=1) / counts
+    means: np.ndarray = np.where(content, of_words, 0).sum(axis=1) / counts
+    return means
 
 
 def calibration_path(model: str | Path) -> Path:
@@ -247,16 +251,19 @@ def calibration_path(model: str | Path) -> Path:
     return Path(model).with_suffix(".confidence.npz")
 
 
-def model_digest(captioner: "Generator") -> str:
+def model_digest(captioner: Generator) -> str:
     """Return the SHA-256 of a captioner's vocabulary and weights, in hexadecimal."""
     digest = hashlib.sha256("\n".join(captioner.vocabulary.words).encode())
     for weight in captioner.weights:
-        digest.update(np.ascontiguousarray(np.asarray(weight, np.float32)))
+        digest.update(np.ascontiguousarray(np.asarray(weight, np.float32)).data)
     return digest.hexdigest()
 
 
 def save_calibration(
-    calibration: Calibration, captioner: "Generator", model: str | Path, measured: dict
+    calibration: Calibration,
+    captioner: Generator,
+    model: str | Path,
+    measured: dict[str, Any],
 ) -> Path:
     """Write the calibration of a model atomically; return its path.
 
@@ -274,7 +281,7 @@ def save_calibration(
         "measured": measured,
     }
     values = vars(calibration.space) | vars(calibration)
-    arrays = {
+    arrays: dict[str, Any] = {
         name: np.asarray(values[name], _STORED.get(name, np.float32)) for name in _AXES
     }
     path = calibration_path(model)
@@ -283,7 +290,7 @@ def save_calibration(
     return path
 
 
-def find_calibration(captioner: "Generator", model: str | Path) -> Calibration | None:
+def find_calibration(captioner: Generator, model: str | Path) -> Calibration | None:
     """Read the calibration beside a model.
 
     Returns:
@@ -314,7 +321,7 @@ def find_calibration(captioner: "Generator", model: str | Path) -> Calibration |
 
 
 def files_beside(
-    captioner: "Generator", source: object, file: Path
+    captioner: Generator, source: object, file: Path
 ) -> dict[Path, Path | None]:
     """Return the files that belong beside a copy of a model, and what they copy.
 
@@ -327,8 +334,12 @@ def files_beside(
         source: the path of the model's own file, if it has one.
         file: the path of the copy.
     """
-    reranker, calibration = captioner.reranker, calibration_path(file)
-    beside = {reranker_beside(file): reranker and reranker.file, calibration: None}
+    reranker = captioner.reranker
+    calibration = calibration_path(file)
+    beside = {
+        reranker_beside(file): None if reranker is None else reranker.file,
+        calibration: None,
+    }
     if isinstance(source, Path):
         with contextlib.suppress(CalibrationError):  # for other weights than these
             if find_calibration(captioner, source) is not None:
@@ -339,14 +350,14 @@ def files_beside(
     return beside
 
 
-def _reranker_digest(captioner: "Generator") -> str | None:
+def _reranker_digest(captioner: Generator) -> str | None:
     """Return the SHA-256 of a captioner's reranker; None without one."""
     reranker = captioner.reranker
     return None if reranker is None else reranker.digest()
 
 
 def _require_layout(
-    arrays: dict[str, np.ndarray], about: dict, captioner: "Generator"
+    arrays: dict[str, np.ndarray], about: dict[str, Any], captioner: Generator
 ) -> None:
     """Raise a ValueError unless the arrays have the documented layout."""
     if about.get("statistics") != list(STATISTICS):

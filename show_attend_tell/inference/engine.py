@@ -10,12 +10,14 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
 from show_attend_tell.config.captioner import EncoderSettings
 from show_attend_tell.data.encoder_identity import (
     BUILT_IN_WEIGHTS,
+    Identity,
     accepts_packaged,
     identity_difference,
     is_accepted,
@@ -28,12 +30,47 @@ from show_attend_tell.reference.captioner import Generator, load_generator
 from show_attend_tell.reference.encoder import Encoder
 from show_attend_tell.reference.lstm import region_bias
 from show_attend_tell.reference.parallel import CORES
-from show_attend_tell.runtime.errors import CaptionError, EncoderError
+from show_attend_tell.runtime.errors import CaptionError, EncoderError, quote
+
+if TYPE_CHECKING:  # it imports Keras
+    from show_attend_tell.models.captioner import Captioner as KerasCaptioner
 
 # `caption FOLDER` with 200 photos takes 32 s by the reference and 34 s by Keras, which
 # then saves 0.03 s a photo (2 cores, AVX-512).
 MANY_PHOTOS = 200
 _REQUIRED = {"network", "layer", "weights", "image_size", "resize"}
+
+
+class PreprocessingSettings(Protocol):
+    """The settings of an encoder that say which square it reads of a photo."""
+
+    @property
+    def image_size(self) -> int:
+        """The side of the square in pixels, S."""
+
+    @property
+    def resize(self) -> str:
+        """``crop`` or ``squash``, see :func:`data.preprocessing.seen_region`."""
+
+
+class PhotoEncoder(Protocol):
+    """What computes the annotations of photos: an Encoder of this package, or yours."""
+
+    @property
+    def settings(self) -> PreprocessingSettings:
+        """The settings of the preprocessing."""
+
+    def expect(self, photos: int) -> None:
+        """Prepare for a number of photos."""
+
+    def encode(self, squares: np.ndarray, mirror: bool = False) -> np.ndarray:
+        """Return annotations, (B, S, S, 3) -> (B, L, D) or, mirrored, (B, 2, L, D)."""
+
+    def identity(self) -> Identity:
+        """Return everything that determines the annotations, as JSON values."""
+
+
+AnyEncoder = TypeVar("AnyEncoder", bound=PhotoEncoder)
 
 
 class Engine:
@@ -50,17 +87,20 @@ class Engine:
         batch: photos of a run that are in memory and captioned together.
     """
 
-    def __init__(self, generator: Generator, encoder: Encoder):
+    def __init__(self, generator: "Generator | KerasCaptioner", encoder: PhotoEncoder):
         # A captioner of Keras has the generator of its own captions.
-        generator = getattr(generator, "generator", generator)
-        self.generator, self.encoder = generator, encoder
-        self.vocabulary, self.grid = generator.vocabulary, generator.grid
-        self.side, self.resize = encoder.settings.image_size, encoder.settings.resize
+        self.generator: Generator = getattr(generator, "generator", generator)
+        self.encoder = encoder
+        self.vocabulary = self.generator.vocabulary
+        self.grid = self.generator.grid
+        self.side = encoder.settings.image_size
+        self.resize = encoder.settings.resize
         self.is_keras = not isinstance(encoder, Encoder)
         # NumPy needs two photos for each core; captions come as they are written.
         self.batch = 16 if self.is_keras else 2 * CORES
         # A person who changes beam or region asks for the same photo again.
-        self._last: tuple = (None, None)
+        self._last_squares: np.ndarray | None = None
+        self._last_annotations = np.empty(0, np.float32)
 
     def encode(self, squares: np.ndarray, photos: int = 1) -> np.ndarray:
         """Compute annotations, (B, S, S, 3) -> (B, L, D) or, mirrored, (B, 2, L, D).
@@ -69,13 +109,13 @@ class Engine:
             squares: uint8, RGB.
             photos: number of photos of the whole run.
         """
-        kept, annotations = self._last
-        if not np.array_equal(kept, squares):
+        kept = self._last_squares
+        if kept is None or not np.array_equal(kept, squares):
             mirror = self.generator.mirror
             self.encoder.expect(photos * (1 + mirror))
-            annotations = self.encoder.encode(squares, mirror)
-            self._last = squares, annotations
-        return annotations
+            self._last_annotations = self.encoder.encode(squares, mirror)
+            self._last_squares = squares
+        return self._last_annotations
 
     def head_attention(self, caption: Caption) -> tuple[np.ndarray, int, int] | None:
         """Compute the attention of all layers and heads at each word of a caption.
@@ -87,7 +127,8 @@ class Engine:
             from 1, of the layer of alpha; and the number of its head, 0 for the mean.
             None for an ensemble, a decoder without heads, and a caption without words.
         """
-        captioner, T = self.generator.captioner, len(caption.words)
+        captioner = self.generator.captioner
+        T = len(caption.words)
         if captioner is None or not T:
             return None
         ids = captioner.vocabulary.encode(caption.words[:-1])
@@ -133,25 +174,48 @@ def load_engine(
             :data:`MANY_PHOTOS` or an encoder that the reference lacks.
         photos: number of photos of the run.
     """
-    arguments = files, encoder_weights, mirror, reranker
-    if engine == "auto":
-        installed = find_spec("tensorflow") is not None
-        engine = "keras" if installed and photos >= MANY_PHOTOS else "reference"
-        if engine == "reference" and installed:
-            try:
-                return load_engine(*arguments, engine)
-            except EncoderError:
-                engine = "keras"
-    load, encoder_of = load_generator, Encoder
-    if engine == "keras":
-        if sys.modules.get("tensorflow") is None:
-            from show_attend_tell.runtime.tensorflow_startup import start_keras
+    if engine not in ("auto", "reference", "keras"):
+        raise CaptionError(
+            "`engine` must be auto, reference or keras. "
+            f"Received: {quote(engine)}; correct it"
+        )
+    installed = find_spec("tensorflow") is not None
+    if engine == "reference" or (engine == "auto" and not installed):
+        return _load_reference(files, encoder_weights, mirror, reranker)
+    if engine == "auto" and photos < MANY_PHOTOS:
+        try:
+            return _load_reference(files, encoder_weights, mirror, reranker)
+        except EncoderError:  # an encoder that the reference lacks
+            pass
+    return _load_keras(files, encoder_weights, mirror, reranker)
 
-            start_keras()
-        from show_attend_tell.models.encoder.network import Encoder as encoder_of
-        from show_attend_tell.models.saving import load_generator as load
-    generator = load(files, mirror, reranker)
-    encoder = matching_encoder(generator, files[0], encoder_weights, encoder_of)
+
+def _load_reference(
+    files: Sequence[Path],
+    encoder_weights: str | Path | None,
+    mirror: bool,
+    reranker: str | Path | None,
+) -> Engine:
+    generator = load_generator(files, mirror, reranker)
+    encoder = matching_encoder(generator, files[0], encoder_weights, Encoder)
+    return Engine(generator, encoder)
+
+
+def _load_keras(
+    files: Sequence[Path],
+    encoder_weights: str | Path | None,
+    mirror: bool,
+    reranker: str | Path | None,
+) -> Engine:
+    if sys.modules.get("tensorflow") is None:
+        from show_attend_tell.runtime.tensorflow_startup import start_keras
+
+        start_keras()
+    from show_attend_tell.models.encoder.network import Encoder as KerasEncoder
+    from show_attend_tell.models.saving import load_generator as load_keras_generator
+
+    generator = load_keras_generator(files, mirror, reranker)
+    encoder = matching_encoder(generator, files[0], encoder_weights, KerasEncoder)
     return Engine(generator, encoder)
 
 
@@ -159,8 +223,8 @@ def matching_encoder(
     generator: Generator,
     file: Path,
     weights: str | Path | None,
-    encoder_of: Callable[[EncoderSettings], Encoder],
-) -> Encoder:
+    encoder_of: Callable[[EncoderSettings], AnyEncoder],
+) -> AnyEncoder:
     """Build the encoder whose annotations a generator reads.
 
     Args:
@@ -178,7 +242,9 @@ def matching_encoder(
     """
     wanted = generator.encoder_identity
     known = {field.name for field in dataclasses.fields(EncoderSettings)}
-    settings = {name: value for name, value in wanted.items() if name in known}
+    settings: dict[str, Any] = {
+        name: value for name, value in wanted.items() if name in known
+    }
     if not settings.keys() >= _REQUIRED:
         raise CaptionError(
             f"{file}: must name the encoder that it reads. Received: the keys "
@@ -202,13 +268,13 @@ def matching_encoder(
     return encoder
 
 
-def _trained_weights(file: Path, wanted: dict) -> str | Path:
+def _trained_weights(file: Path, wanted: Identity) -> str | Path:
     """Return the name or the path of the weights that a model was trained with.
 
     A file is looked up beside the model. If it is absent, the packaged weights or the
     first name that the model accepts instead is returned.
     """
-    name = wanted["weights"]
+    name: str = wanted["weights"]
     if name in BUILT_IN_WEIGHTS:
         return name
     beside = file.with_name(name)
@@ -216,8 +282,9 @@ def _trained_weights(file: Path, wanted: dict) -> str | Path:
         return beside
     if accepts_packaged(wanted):
         return "imagenet_8bit"
-    for accepted in wanted.get("accepts", {}):
-        return accepted
+    accepted: list[str] = list(wanted.get("accepts", {}))
+    if accepted:
+        return accepted[0]
     raise CaptionError(
         f"{file}: needs the encoder's weights {name!r}, a file that is not beside it; "
         "name the file with --encoder-weights"

@@ -12,12 +12,14 @@ import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Any, Self, TypeAlias
 
 from show_attend_tell.inference.result import DOUBTFUL, Caption, as_sentence, is_below
 from show_attend_tell.inference.xmp import creator_tool
 from show_attend_tell.runtime.errors import OutputFileError
 from show_attend_tell.runtime.files import locked
+
+Row: TypeAlias = Mapping[str, Any]  # of a result, for JSON
 
 # A path may contain bytes that are not UTF-8; this encoding restores them.
 ENCODING = {"encoding": "utf-8", "errors": "surrogateescape"}
@@ -69,7 +71,7 @@ class Journal:
         self,
         path: str | Path,
         made_by: str,
-        fields: Mapping[str, Callable] = FIELDS,
+        fields: Mapping[str, Callable[[object], Any]] = FIELDS,
         noun: str = "captions",
     ):
         """Lock and open a file, and read its rows.
@@ -86,8 +88,10 @@ class Journal:
                 else, or results made with another model or other settings.
             OSError: the file cannot be read or written.
         """
-        self.path, self.made_by = Path(path), made_by
-        self._fields, self._noun = fields, noun
+        self.path = Path(path)
+        self.made_by = made_by
+        self._fields = fields
+        self._noun = noun
         taken = OutputFileError(
             f"{self.path}: another process is writing it; wait, or name another file"
         )
@@ -108,7 +112,7 @@ class Journal:
         """Return whether a photo has a row, by whatever path it is named."""
         return os.path.abspath(str(photo)) in self._present
 
-    def append(self, rows: Iterable[dict]) -> None:
+    def append(self, rows: Iterable[Row]) -> None:
         """Append rows of photos without a row, ``path`` first; all of them or none.
 
         Raises:
@@ -129,7 +133,7 @@ class Journal:
         self.rows.extend(rows)
         self._present.update(os.path.abspath(row["path"]) for row in rows)
 
-    def _open(self) -> list[dict]:
+    def _open(self) -> list[Row]:
         """Read the complete rows, remove an incomplete one, and open for appending."""
         if self.path.exists() and not self.path.is_file():
             raise self._malformed("a folder, or no regular file")
@@ -151,7 +155,7 @@ class Journal:
         self._file.seek(complete)
         return rows
 
-    def _parse(self, line: str) -> dict:
+    def _parse(self, line: str) -> Row:
         """Return the row of a line, its values checked."""
         try:
             row = json.loads(line)
@@ -168,7 +172,7 @@ class Journal:
         )
 
 
-def caption_row(caption: Caption, made_by: str) -> dict:
+def caption_row(caption: Caption, made_by: str) -> Row:
     """Return the row of a caption, with :data:`FIELDS`."""
     return {
         "path": str(caption.path),
@@ -180,7 +184,7 @@ def caption_row(caption: Caption, made_by: str) -> dict:
     }
 
 
-def row_line(row: dict) -> str:
+def row_line(row: Row) -> str:
     """Return the line of a row, with its line feed."""
     # Only a path that cannot be printed is escaped; other alphabets stay readable.
     return json.dumps(row, ensure_ascii=not row["path"].isprintable()) + "\n"
@@ -196,7 +200,7 @@ _EXIFTOOL_COLUMNS = (
 
 
 def table(
-    rows: Iterable[Mapping], exiftool: bool = False, least: float = DOUBTFUL
+    rows: Iterable[Row], exiftool: bool = False, least: float = DOUBTFUL
 ) -> bytes:
     """Return rows as CSV, after one line of column names.
 
@@ -223,7 +227,7 @@ def table(
 
 
 def require_replaceable(
-    path: Path, rows: Sequence[Mapping], least: float = DOUBTFUL
+    path: Path, rows: Sequence[Row], least: float = DOUBTFUL
 ) -> None:
     """Raise unless a :func:`table` of these rows loses no line of the file.
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePath
 from typing import IO, NamedTuple
 
-from PIL import ExifTags, Image, IptcImagePlugin
+from PIL import ExifTags, ImageFile, IptcImagePlugin
 
 from show_attend_tell.data.preprocessing import (
     UNREADABLE,
@@ -112,15 +112,15 @@ def texts_in_photo(photo: Path | IO[bytes]) -> Iterator[Text]:
     """
     readers = (_xmp_texts, _iptc_texts, _exif_texts, _comments, _png_texts)
     with (
-        contextlib.suppress(UNREADABLE),
+        contextlib.suppress(*UNREADABLE),
         pillow_warnings_ignored(),
         open_photo(photo) as image,
     ):
         if image.format == "PNG":  # its texts may follow its pixels
-            with contextlib.suppress(UNREADABLE):
+            with contextlib.suppress(*UNREADABLE):
                 image.load()
         for read in readers:
-            with contextlib.suppress(UNREADABLE):
+            with contextlib.suppress(*UNREADABLE):
                 for words, in_camera_field in read(image):
                     words = words.strip("\0\ufeff \r\n\t")
                     if words:
@@ -133,7 +133,7 @@ def _of_xmp(packet: XmpPacket) -> Iterator[Text]:
         yield Text(words, in_camera_field)
 
 
-def _xmp_texts(image: Image.Image) -> Iterator[Text]:
+def _xmp_texts(image: ImageFile.ImageFile) -> Iterator[Text]:
     packet = image.info.get("xmp") or image.info.get("XML:com.adobe.xmp") or b""
     packet = packet.encode() if isinstance(packet, str) else packet
     if not packet and image.format in _RAW_XMP:
@@ -142,15 +142,17 @@ def _xmp_texts(image: Image.Image) -> Iterator[Text]:
     return _of_xmp(XmpPacket(packet)) if packet else iter(())
 
 
-def _raw_packet(image: Image.Image) -> bytes:
+def _raw_packet(image: ImageFile.ImageFile) -> bytes:
     """Return the first XMP packet in the bytes of a file, empty if there is none."""
+    if image.fp is None:
+        return b""
     image.fp.seek(0)
     content = image.fp.read()
     start, end = content.find(b"<x:xmpmeta"), content.find(_END_OF_XMP)
     return content[start : end + len(_END_OF_XMP)] if 0 <= start < end else b""
 
 
-def _iptc_texts(image: Image.Image) -> Iterator[Text]:
+def _iptc_texts(image: ImageFile.ImageFile) -> Iterator[Text]:
     fields = IptcImagePlugin.getiptcinfo(image) or {}
     for field in _IPTC_FIELDS:
         values = fields.get(field, b"")
@@ -158,7 +160,7 @@ def _iptc_texts(image: Image.Image) -> Iterator[Text]:
         yield Text(b" ".join(parts).decode("utf-8", "replace"), False)
 
 
-def _exif_texts(image: Image.Image) -> Iterator[Text]:
+def _exif_texts(image: ImageFile.ImageFile) -> Iterator[Text]:
     exif = image.getexif()
     description = exif.get(ExifTags.Base.ImageDescription, "")
     if isinstance(description, str):
@@ -191,7 +193,7 @@ def _decode_user_comment(comment: bytes, endian: str | None) -> str:
     return content.decode("utf-8", "replace")
 
 
-def _comments(image: Image.Image) -> Iterator[Text]:
+def _comments(image: ImageFile.ImageFile) -> Iterator[Text]:
     """Yield the comments of a JPEG, which may have several, and of a GIF."""
     comments = [value for name, value in getattr(image, "applist", ()) if name == "COM"]
     for comment in comments or [image.info.get("comment", b"")]:
@@ -199,7 +201,7 @@ def _comments(image: Image.Image) -> Iterator[Text]:
             yield Text(comment.decode("utf-8", "replace"), False)
 
 
-def _png_texts(image: Image.Image) -> Iterator[Text]:
+def _png_texts(image: ImageFile.ImageFile) -> Iterator[Text]:
     for keyword, value in image.info.items():
         if str(keyword).lower() in _PNG_KEYWORDS and isinstance(value, str):
             yield Text(value, False)

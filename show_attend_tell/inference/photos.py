@@ -38,7 +38,7 @@ class Failure:
     path: Path
     reason: str
 
-    def to_dict(self) -> dict:
+    def to_dict(self) -> dict[str, object]:
         """Return values for JSON."""
         return {"path": str(self.path), "error": self.reason}
 
@@ -188,7 +188,7 @@ def read_photo(
         return photo
     path = photo.path if isinstance(photo, NamedPhoto) else photo
     try:
-        image = load_photo(path) if path is photo else photo.load()
+        image = photo.load() if isinstance(photo, NamedPhoto) else load_photo(photo)
     except PhotoError as error:
         return Failure(path, str(error))
     return open_photo(path, image, side, resize)

@@ -12,19 +12,20 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack, cast
 
 import numpy as np
 
 from show_attend_tell.config import MOST_BEAM
 from show_attend_tell.config.captioner import DecodingSettings
+from show_attend_tell.data.preprocessing import Box
 from show_attend_tell.data.region import cell_shares, region_in_view
 from show_attend_tell.inference.confidence import (
     Calibration,
     files_beside,
     find_calibration,
 )
-from show_attend_tell.inference.engine import Engine, load_engine
+from show_attend_tell.inference.engine import Engine, PhotoEncoder, load_engine
 from show_attend_tell.inference.photos import (
     NamedPhoto,
     OpenedPhoto,
@@ -48,9 +49,14 @@ from show_attend_tell.inference.result import (
     unless_doubtful,
 )
 from show_attend_tell.models.pretrained import DEFAULT, model_path
+from show_attend_tell.reference.hypotheses import Hypotheses
 from show_attend_tell.runtime.errors import CaptionError
 from show_attend_tell.runtime.files import atomic_path
 from show_attend_tell.runtime.read_ahead import read_ahead
+
+if TYPE_CHECKING:  # they import Keras
+    from show_attend_tell.models.captioner import Captioner
+    from show_attend_tell.models.generator import Generator
 
 
 class CaptioningPipeline:
@@ -64,15 +70,21 @@ class CaptioningPipeline:
 
     def __init__(
         self,
-        engine,
-        encoder=None,
+        engine: "Engine | Generator | Captioner",
+        encoder: PhotoEncoder | None = None,
         file: Path | tuple[Path, ...] | None = None,
         calibration: Calibration | None = None,
         load_keras: Callable[[], Engine] | None = None,
     ):
         """Join an engine, or a Captioner and its Encoder, with what belongs to it."""
-        self.engine = engine if encoder is None else Engine(engine, encoder)
-        self.file, self.calibration = file, calibration
+        if isinstance(engine, Engine):
+            self.engine = engine
+        else:
+            if encoder is None:
+                raise TypeError("`encoder` is missing; pass the captioner's encoder")
+            self.engine = Engine(engine, encoder)
+        self.file = file
+        self.calibration = calibration
         self._load_keras = load_keras
 
     @functools.cached_property
@@ -81,19 +93,26 @@ class CaptioningPipeline:
         return self._load_keras() if self._load_keras else self.engine
 
     @property
-    def encoder(self):
+    def files(self) -> tuple[Path, ...]:
+        """The model files, none for a pipeline of models that were not loaded."""
+        if self.file is None:
+            return ()
+        return self.file if isinstance(self.file, tuple) else (self.file,)
+
+    @property
+    def encoder(self) -> PhotoEncoder:
         """The Encoder of Keras."""
         return self._keras.encoder
 
     @property
-    def generator(self):
+    def generator(self) -> "Generator":
         """The Generator of Keras: captioners and reranker."""
-        return self._keras.generator
+        return cast("Generator", self._keras.generator)  # an Engine has either kind
 
     @property
-    def captioner(self):
+    def captioner(self) -> "Captioner":
         """The captioner, a Keras model; the first one of an ensemble."""
-        return self.generator.members[0]
+        return cast("Captioner", self.generator.members[0])  # Generator says reference
 
     def decoding(self, request: CaptionRequest | None = None) -> DecodingSettings:
         """Return the decoding settings saved with the model, changed by a request.
@@ -211,7 +230,8 @@ class CaptioningPipeline:
         decoding = decoding or self.decoding(request)
         decoding = dataclasses.replace(decoding, batch_size=size)
 
-        side, resize = self.engine.side, self.engine.resize
+        side = self.engine.side
+        resize = self.engine.resize
 
         def read(start: int) -> list[OpenedPhoto | Failure | None]:
             return [
@@ -222,8 +242,8 @@ class CaptioningPipeline:
         for batch in read_ahead(read, range(0, len(photos), size)):
             for result in self._caption_batch(batch, request, decoding, count):
                 if isinstance(result, Caption):
-                    result = unless_doubtful(result, request.min_confidence)
-                if result is not None:
+                    yield unless_doubtful(result, request.min_confidence)
+                elif result is not None:
                     yield result
 
     def save(self, file: str | os.PathLike[str]) -> None:
@@ -236,7 +256,8 @@ class CaptioningPipeline:
             CaptionError: there are several models, or `file` has another ending.
             OSError: a file cannot be written.
         """
-        file, generator = Path(file), self.generator
+        file = Path(file)
+        generator = self.generator
         if generator.captioner is None or file.suffix != ".keras":
             raise CaptionError(
                 "`save` needs one model without mirror images, and a file that ends "
@@ -245,7 +266,7 @@ class CaptioningPipeline:
             )
         beside = files_beside(generator, self.file, file)
         with atomic_path(file) as temporary:
-            generator.captioner.save(temporary)
+            self.captioner.save(temporary)
         for path, original in beside.items():
             if original is None:
                 path.unlink(missing_ok=True)  # of a model that was here
@@ -273,19 +294,24 @@ class CaptioningPipeline:
 
         Only one photo may have a region. Each photo has N samples, 1 in a beam search.
         """
-        results, side, box, shares = list(photos), self.engine.side, None, None
-        rows = [k for k, photo in enumerate(photos) if isinstance(photo, OpenedPhoto)]
-        if not rows:
+        results: list[Caption | Failure | None] = [
+            photo if isinstance(photo, Failure) else None for photo in photos
+        ]
+        opened = {k: x for k, x in enumerate(photos) if isinstance(x, OpenedPhoto)}
+        if not opened:
             return results
+        side = self.engine.side
         N = request.samples if decoding.method == "sample" else 1
+        box = None
+        shares = None
         if request.region is not None:
-            frame = (photos[0].size, side, self.engine.resize)
-            box = region_in_view(request.region, *frame)
+            (photo,) = opened.values()
+            box = region_in_view(request.region, photo.size, side, self.engine.resize)
             shares = cell_shares(box, self.engine.grid)  # (L,)
             shares = np.repeat(shares[None], N, axis=0)  # (L,) -> (N, L)
         squares = np.zeros((len(photos), side, side, 3), np.uint8)
-        for k in rows:
-            squares[k] = photos[k].square
+        for k, photo in opened.items():
+            squares[k] = photo.square
         features = self.engine.encode(squares, count)  # (B, S, S, 3) -> (B, L, D)
         hypotheses = self.engine.generator.generate(
             np.repeat(features, N, axis=0),  # (B, L, D) -> (B N, L, D)
@@ -294,32 +320,41 @@ class CaptioningPipeline:
             shares,
             photos=count,
         )
-        for k in rows:
-            own = hypotheses._make(x[k * N : (k + 1) * N] for x in hypotheses)
+        for k, photo in opened.items():
             if decoding.method == "sample":
-                own = distinct_samples(own)
+                samples = slice(k * N, (k + 1) * N)
+                own = distinct_samples(_rows(hypotheses, samples))
             else:
-                own = own._make(field[0] for field in own)
-            results[k] = self._result(photos[k], features[k], own, box)
+                own = _rows(hypotheses, k)
+            results[k] = self._result(photo, features[k], own, box)
         return results
 
-    def _result(self, photo: OpenedPhoto, features, hypotheses, region=None) -> Caption:
+    def _result(
+        self,
+        photo: OpenedPhoto,
+        features: np.ndarray,
+        hypotheses: Hypotheses,
+        region: Box | None,
+    ) -> Caption:
         """Build the caption of a photo from features (L, D), hypotheses (W, ...)."""
         confidence = None
         if self.calibration is not None and region is None:
-            batch = hypotheses._make(field[None] for field in hypotheses)  # (1, W, ...)
+            batch = _rows(hypotheses, None)  # (W, ...) -> (1, W, ...)
             # (1, L, D) -> (1,)
             confidence = float(self.calibration.confidence(features[None], batch)[0])
         return caption_from_hypotheses(
             hypotheses,
             self.engine.vocabulary,
             self.engine.grid,
-            path=photo.path,
-            square=photo.square,
-            view=photo.view,
-            region=region,
-            confidence=confidence,
+            photo,
+            region,
+            confidence,
         )
+
+
+def _rows(hypotheses: Hypotheses, index: int | slice | None) -> Hypotheses:
+    """Return hypotheses of some photos; None adds an axis."""
+    return hypotheses.map(lambda field: field[index])
 
 
 def load_requested(request: CaptionRequest, photos: int = 1) -> CaptioningPipeline:
@@ -369,10 +404,16 @@ def load(
         PretrainedModelError: `model` is omitted, and the package has no model.
         CalibrationError: the calibration beside the model is damaged or another's.
     """
-    several = mirror or isinstance(model, list | tuple)
-    models = model if isinstance(model, list | tuple) else [model]
-    files = [model_path(os.fspath(name), runs) for name in models]
-    loading = functools.partial(load_engine, files, encoder_weights, mirror, reranker)
+    models = [model] if isinstance(model, str | os.PathLike) else list(model)
+    several = mirror or not isinstance(model, str | os.PathLike)
+    files = [model_path(os.fspath(name), Path(runs)) for name in models]
+    loading = functools.partial(
+        load_engine,
+        files,
+        None if encoder_weights is None else os.fspath(encoder_weights),
+        mirror,
+        None if reranker is None else os.fspath(reranker),
+    )
     loaded = loading(engine, photos)
     calibration = None if several else find_calibration(loaded.generator, files[0])
     file = tuple(files) if several else files[0]

@@ -124,7 +124,7 @@ class CaptionRequest:
 
         return DOUBTFUL if self.min_confidence is None else self.min_confidence
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         lowest = self.min_confidence
         if lowest is not None and not 0 <= lowest <= 1:
             raise CaptionError(

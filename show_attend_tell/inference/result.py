@@ -5,12 +5,14 @@ import re
 import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from show_attend_tell.data.preprocessing import Box
 from show_attend_tell.data.vocabulary import Vocabulary
-from show_attend_tell.inference.photos import Failure
+from show_attend_tell.inference.photos import Failure as Failure  # a result too
+from show_attend_tell.inference.photos import OpenedPhoto
 from show_attend_tell.reference.hypotheses import Hypotheses
 
 _DIGITS = 6  # decimals in JSON; float32 has no more
@@ -39,7 +41,9 @@ def is_below(confidence: float | None, least: float | None) -> bool:
 
     It is not if one of the two is None.
     """
-    return None not in (confidence, least) and round(confidence, 2) < least
+    if confidence is None or least is None:
+        return False
+    return round(confidence, 2) < least
 
 
 def confidence_word(confidence: float | None) -> str | None:
@@ -114,7 +118,7 @@ class Caption:
 
         return render_frame(self)
 
-    def to_dict(self) -> dict:
+    def to_dict(self) -> dict[str, Any]:
         """Return values for JSON; attention and beta are rounded to six decimals."""
         values = {
             field.name: getattr(self, field.name)
@@ -147,8 +151,9 @@ def caption_from_hypotheses(
     hypotheses: Hypotheses,
     vocabulary: Vocabulary,
     grid: tuple[int, int],
+    photo: OpenedPhoto,
+    region: Box | None = None,
     confidence: float | None = None,
-    **photo: object,
 ) -> Caption:
     """Build the caption of one photo; the only place where alpha becomes a grid.
 
@@ -157,45 +162,45 @@ def caption_from_hypotheses(
             becomes the caption, the others its alternatives.
         vocabulary: the captioner's.
         grid: (rows, columns) of the annotations, L = rows * columns.
+        photo: the photo.
+        region: the part of the photo that the caption describes, None for all.
         confidence: confidence of the best hypothesis, None if unknown.
-        **photo: `path`, `square`, `view` and `region` of the Caption.
     """
-    best, *others = (
-        Caption(**_words(hypotheses, w, vocabulary, grid), **photo)
-        for w, length in enumerate(hypotheses.lengths)
-        if w == 0 or length > 0  # a beam may find fewer than W
-    )
+
+    def caption(w: int) -> Caption:
+        words = vocabulary.decode(hypotheses.tokens[w].tolist())
+        T = len(words)
+        log_probs = hypotheses.word_log_probs[w]
+        locations = hypotheses.locations[w, :T]  # -1 for the expected context
+        return Caption(
+            path=photo.path,
+            text=" ".join(words),
+            words=tuple(words),
+            log_prob=float(hypotheses.log_probs[w]),
+            score=float(hypotheses.scores[w]),
+            word_log_probs=log_probs[:T],
+            end_log_prob=float(log_probs[T]) if hypotheses.finished[w] else None,
+            # (W, T_max, L) -> (T, rows, columns)
+            attention=hypotheses.alpha[w, :T].reshape(T, *grid),
+            beta=hypotheses.beta[w, :T],
+            square=photo.square,
+            view=photo.view,
+            locations=locations if T and (locations >= 0).all() else None,
+            region=region,
+        )
+
+    best = caption(0)
+    # A beam may find fewer than W.
+    others = [caption(w) for w, length in enumerate(hypotheses.lengths) if w and length]
     return dataclasses.replace(best, alternatives=tuple(others), confidence=confidence)
-
-
-def _words(
-    hypotheses: Hypotheses, w: int, vocabulary: Vocabulary, grid: tuple[int, int]
-) -> dict:
-    """Return the fields of a Caption that hypothesis `w` determines."""
-    words = vocabulary.decode(hypotheses.tokens[w].tolist())
-    T, log_probs = len(words), hypotheses.word_log_probs[w]
-    locations = hypotheses.locations[w, :T]  # -1 for the expected context
-    return {
-        "text": " ".join(words),
-        "words": tuple(words),
-        "log_prob": float(hypotheses.log_probs[w]),
-        "score": float(hypotheses.scores[w]),
-        "word_log_probs": log_probs[:T],
-        "end_log_prob": float(log_probs[T]) if hypotheses.finished[w] else None,
-        # (W, T_max, L) -> (T, rows, columns)
-        "attention": hypotheses.alpha[w, :T].reshape(T, *grid),
-        "beta": hypotheses.beta[w, :T],
-        "locations": locations if T and (locations >= 0).all() else None,
-    }
 
 
 def unless_doubtful(caption: Caption, least: float | None) -> Caption | Failure:
     """Return the caption, or a LowConfidence if its confidence is below the least."""
-    path, confidence = caption.path, caption.confidence
-    if not is_below(confidence, least):
+    if not is_below(caption.confidence, least):
         return caption
-    reason = f"left out, its confidence {confidence:.2f} is below {least:g}"
-    return LowConfidence(path, f"{path}: {reason}")
+    reason = f"left out, its confidence {caption.confidence:.2f} is below {least:g}"
+    return LowConfidence(caption.path, f"{caption.path}: {reason}")
 
 
 def distinct_samples(samples: Hypotheses) -> Hypotheses:
@@ -207,15 +212,18 @@ def distinct_samples(samples: Hypotheses) -> Hypotheses:
     Returns:
         Hypotheses of one photo, every field (W, ...) with W <= N.
     """
-    samples = samples._make(field[:, 0] for field in samples)  # (N, 1, ...) -> (N, ...)
+    samples = samples.map(lambda field: field[:, 0])  # (N, 1, ...) -> (N, ...)
     others = 1 + np.argsort(-samples.scores[1:], kind="stable")
     kept: dict[bytes, int] = {}
     for row in (0, *others):
         kept.setdefault(samples.tokens[row].tobytes(), int(row))
-    return samples._make(field[list(kept.values())] for field in samples)
+    rows = list(kept.values())
+    return samples.map(lambda field: field[rows])
 
 
-def photo_seeds(seed: int, square: np.ndarray, count: int = 1) -> list:
+def photo_seeds(
+    seed: int, square: np.ndarray, count: int = 1
+) -> list[np.random.SeedSequence]:
     """Return independent seeds for samples of one photo, which depend on no other.
 
     Args:

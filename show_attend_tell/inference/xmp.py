@@ -80,11 +80,12 @@ class XmpPacket:
                 type.
         """
         self._tree = etree.ElementTree(_parse(content or _EMPTY.encode()))
-        self._rdf = next(self._tree.getroot().iter(f"{{{_RDF}}}RDF"), None)
         if self._tree.docinfo.doctype:
             raise MetadataError("has a document type, which XMP does not allow")
-        if self._rdf is None:
+        rdf = next(self._tree.getroot().iter(f"{{{_RDF}}}RDF"), None)
+        if rdf is None:
             raise MetadataError("has no rdf:RDF, so it is not XMP")
+        self._rdf: etree._Element = rdf
 
     @property
     def made_by(self) -> str:
@@ -183,13 +184,13 @@ class XmpPacket:
             if made_by and text:
                 element.text = text
             else:
-                element.getparent().remove(element)
+                _remove(element)
         if all(tool.startswith(PROGRAM) for tool in self._values(_TOOL)):
             element = self._replaced(_TOOL)
             if made_by:
                 element.text = creator_tool(made_by)
             else:  # no trace of an earlier caption is left beside a person's words
-                element.getparent().remove(element)
+                _remove(element)
 
     def to_bytes(self) -> bytes:
         """Return the packet in UTF-8, in the wrapper of XMP."""
@@ -216,14 +217,21 @@ class XmpPacket:
             node.attrib.pop(field, None)
             for element in list(node.iterchildren(field)):
                 node.remove(element)
-        node = next((node for node in nodes if node.tag == _NODE), None)
-        if node is None:
-            node = etree.SubElement(self._rdf, _NODE, {f"{{{_RDF}}}about": ""})
-        namespace = etree.QName(field).namespace
-        return etree.SubElement(node, field, nsmap={_PREFIXES[namespace]: namespace})
+        first = next((node for node in nodes if node.tag == _NODE), None)
+        if first is None:
+            first = etree.SubElement(self._rdf, _NODE, {f"{{{_RDF}}}about": ""})
+        namespace = etree.QName(field).namespace or ""
+        return etree.SubElement(first, field, nsmap={_PREFIXES[namespace]: namespace})
 
     def _nodes(self) -> list[etree._Element]:
         return list(self._rdf.iterchildren(etree.Element))
+
+
+def _remove(element: etree._Element) -> None:
+    """Remove an element from its parent."""
+    parent = element.getparent()
+    if parent is not None:
+        parent.remove(element)
 
 
 def creator_tool(made_by: str) -> str:

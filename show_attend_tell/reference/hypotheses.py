@@ -1,5 +1,6 @@
 """Define what the searches of both engines return."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -36,3 +37,7 @@ class Hypotheses(NamedTuple):
     beta: np.ndarray
     locations: np.ndarray
     finished: np.ndarray
+
+    def map(self, function: Callable[[np.ndarray], np.ndarray]) -> "Hypotheses":
+        """Return hypotheses whose fields are a function of these."""
+        return Hypotheses(*(function(field) for field in self))

@@ -8,7 +8,7 @@ import io
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 from PIL import Image
@@ -21,6 +21,19 @@ if TYPE_CHECKING:  # slow, and pages need none of it
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from show_attend_tell.inference.engine import Engine
+    from show_attend_tell.inference.result import Caption
+
+
+class Named(Protocol):
+    """A result with the path of its photo."""
+
+    @property
+    def path(self) -> Path:
+        """The path of the photo."""
+
+
+Result = TypeVar("Result", bound=Named)
 Pair = tuple[float, float]
 
 UPSAMPLING = 16  # 2**4 pixels to a location, Sec. 5.4
@@ -34,7 +47,7 @@ _HEAD_PANEL, _GAP, _LABEL, _TITLE = 0.95, 0.06, 0.85, 0.3  # inches, of heads
 _LOWEST = 0.3  # inches of a row of heads, for two lines of its label
 _TALLEST = 1.4  # height / width of a panel; taller photos become narrower
 # Text in points from a point of a panel; dollar signs are printed as they are.
-_BESIDE = {
+_BESIDE: dict[str, Any] = {
     "xycoords": "axes fraction",
     "textcoords": "offset points",
     "parse_math": False,
@@ -47,10 +60,10 @@ def attention_figure(
     photo: Image.Image | np.ndarray,
     words: Sequence[str],
     attention: np.ndarray,
-    beta: Sequence[float] | None = None,
-    probabilities: Sequence[float] | None = None,
+    beta: Sequence[float] | np.ndarray | None = None,
+    probabilities: Sequence[float] | np.ndarray | None = None,
     dark: bool = False,
-    locations: Sequence[int] | None = None,
+    locations: Sequence[int] | np.ndarray | None = None,
     region: Sequence[float] | None = None,
 ) -> "Figure":
     """Draw the photo, then the photo under the attention of each word.
@@ -76,17 +89,20 @@ def attention_figure(
     Raises:
         ValueError: `attention` does not fit the words.
     """
-    attention, T = np.asarray(attention, np.float64), len(words)
+    attention = np.asarray(attention, np.float64)
+    T = len(words)
     if attention.ndim != 3 or len(attention) < T:
         raise ValueError(
             f"`attention` must be ({T} or more, rows, columns) for {T} words. "
             f"Received: shape {attention.shape}"
         )
-    pixels, (_, rows, columns) = np.asarray(photo, np.uint8), attention.shape
+    pixels = np.asarray(photo, np.uint8)
+    _, rows, columns = attention.shape
     ground, ink, faint = _INKS[dark]
     wide, high = _photo_size(pixels, _PANEL)
-    slot, rest = (_PANEL + _MARGIN, high + _TEXT), (_MARGIN, _MARGIN)
-    first = _MARGIN + (_PANEL - wide) / 2, _MARGIN
+    slot = (_PANEL + _MARGIN, high + _TEXT)
+    rest = (_MARGIN, _MARGIN)
+    first = (_MARGIN + (_PANEL - wide) / 2, _MARGIN)
     in_row = -(-(T + 1) // -(-(T + 1) // MOST_COLUMNS))  # as many in each row
     figure, panels = _panels(T + 1, in_row, (wide, high), slot, first, rest, region)
     figure.set_facecolor(ground)
@@ -111,7 +127,9 @@ def attention_figure(
     return figure
 
 
-def heads_figure(engine, caption, dark: bool = False) -> "Figure | None":
+def heads_figure(
+    engine: "Engine", caption: "Caption", dark: bool = False
+) -> "Figure | None":
     """Draw the attention of a Transformer's heads; see :meth:`Engine.head_attention`.
 
     ``engine`` is the engine that generated the caption.
@@ -119,7 +137,8 @@ def heads_figure(engine, caption, dark: bool = False) -> "Figure | None":
     attention = engine.head_attention(caption)
     if attention is None:
         return None
-    rows = head_rows(*attention)
+    weights, layer, head = attention
+    rows = head_rows(weights, layer, head)
     return maps_figure(caption.view, caption.words, rows, dark, caption.region)
 
 
@@ -159,9 +178,11 @@ def maps_figure(
     """
     pixels = np.asarray(photo, np.uint8)
     ground, ink, _ = _INKS[dark]
-    (wide, high), T = _photo_size(pixels, _HEAD_PANEL), len(words)
-    slot = wide + _GAP, max(high, _LOWEST) + _GAP
-    first, rest = (_LABEL, _TITLE), (_LABEL + _GAP, _TITLE + _GAP)
+    wide, high = _photo_size(pixels, _HEAD_PANEL)
+    T = len(words)
+    slot = (wide + _GAP, max(high, _LOWEST) + _GAP)
+    first = (_LABEL, _TITLE)
+    rest = (_LABEL + _GAP, _TITLE + _GAP)
     figure, panels = _panels(len(rows) * T, T, (wide, high), slot, first, rest, region)
     figure.set_facecolor(ground)
     left = _BESIDE | {"ha": "right", "va": "center", "fontsize": 7.5}
@@ -181,7 +202,7 @@ def shown_gates(beta: np.ndarray) -> np.ndarray | None:
     return None if (beta == 1).all() else beta
 
 
-def caption_figure(caption, dark: bool = False) -> "Figure":
+def caption_figure(caption: "Caption", dark: bool = False) -> "Figure":
     """Draw the attention of one caption."""
     return attention_figure(
         caption.view,
@@ -207,8 +228,10 @@ def attention_map(weights: np.ndarray) -> np.ndarray:
     rows, columns = np.shape(weights)
     weights = np.asarray(weights, np.float64)
     # (16 rows, rows) (rows, columns) (columns, 16 columns)
-    down, across = smoothing(rows, UPSAMPLING), smoothing(columns, UPSAMPLING)
-    return down @ weights @ across.T
+    down = smoothing(rows, UPSAMPLING)
+    across = smoothing(columns, UPSAMPLING)
+    drawn: np.ndarray = down @ weights @ across.T
+    return drawn
 
 
 def overlay(pixels: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -270,18 +293,18 @@ def figure_to_array(figure: "Figure", dpi: int = 100) -> np.ndarray:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     figure.set_dpi(dpi)
-    canvas = FigureCanvasAgg(figure)
+    canvas: Any = FigureCanvasAgg(figure)  # its methods have no types
     canvas.draw()
     return np.asarray(canvas.buffer_rgba())[:, :, :3].copy()
 
 
 def draw_figures(
-    results: Iterable,
+    results: Iterable[Result | Failure],
     folder: str | Path,
-    draw: Mapping[str, Callable[..., "Figure | None"]],
+    draw: Mapping[str, Callable[[Result, bool], "Figure | None"]],
     formats: Sequence[str] = ("png", "pdf"),
     dark: bool = False,
-) -> Iterator[tuple[object, list[Path]]]:
+) -> Iterator[tuple[Result | Failure, list[Path]]]:
     """Write the figures of each result as it is generated.
 
     Figures are named after the photos; the second photo of a name gets ``-2``.
@@ -299,7 +322,7 @@ def draw_figures(
     """
     taken: set[str] = set()
     for result in results:
-        files = []
+        files: list[Path] = []
         if not isinstance(result, Failure):
             name = result.path.stem
             for suffix, function in draw.items():
@@ -338,7 +361,13 @@ def _photo_size(pixels: np.ndarray, panel: float) -> Pair:
 
 
 def _panels(
-    count: int, columns: int, photo: Pair, slot: Pair, first: Pair, rest: Pair, region
+    count: int,
+    columns: int,
+    photo: Pair,
+    slot: Pair,
+    first: Pair,
+    rest: Pair,
+    region: Sequence[float] | None,
 ) -> tuple["Figure", list["Axes"]]:
     """Make `count` panels of equal size, in rows of `columns`.
 
@@ -381,13 +410,24 @@ def _show_map(axes: "Axes", pixels: np.ndarray, weights: np.ndarray) -> None:
     _show(axes, overlay(pixels, drawn / max(drawn.max(), 1e-12)))
 
 
-def _outline(axes: "Axes", box: Sequence[float], linestyle="solid") -> None:
+def _outline(
+    axes: "Axes", box: Sequence[float] | np.ndarray, linestyle: Any = "solid"
+) -> None:
     """Draw the border of a box, in fractions of the photo, over a panel."""
     from matplotlib.patches import Rectangle
 
     x0, y0, x1, y1 = box
-    style = {"fill": False, "linestyle": linestyle, "joinstyle": "miter"}
-    style |= {"clip_on": False, "transform": axes.transAxes}
     for edgecolor, linewidth in ((_SHADE, 2.6), (_ACCENT, 1.3)):
-        style |= {"edgecolor": edgecolor, "linewidth": linewidth}
-        axes.add_patch(Rectangle((x0, 1 - y1), x1 - x0, y1 - y0, **style))
+        border = Rectangle(
+            (x0, 1 - y1),
+            x1 - x0,
+            y1 - y0,
+            fill=False,
+            linestyle=linestyle,
+            joinstyle="miter",
+            clip_on=False,
+            transform=axes.transAxes,
+            edgecolor=edgecolor,
+            linewidth=linewidth,
+        )
+        axes.add_patch(border)

@@ -11,7 +11,7 @@ import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import jinja2
 import numpy as np
@@ -27,6 +27,12 @@ from show_attend_tell.inference.visualization.attention_figure import (
     shown_gates,
 )
 from show_attend_tell.runtime.files import atomic_path
+
+if TYPE_CHECKING:  # its module imports this one
+    from show_attend_tell.inference.result import Caption
+
+Result = TypeVar("Result")
+Values: TypeAlias = dict[str, Any]  # for JSON
 
 JPEG_QUALITY = 82
 FRAME_HEIGHT = 620  # pixels, the frame's height in Jupyter until its script sets it
@@ -46,18 +52,20 @@ def stream_template(name: str, **values: object) -> Iterator[str]:
     return _ENVIRONMENT.get_template(name).generate(values)
 
 
-def render_frame(caption) -> str:
+def render_frame(caption: "Caption") -> str:
     """Return the page of one caption inside an ``iframe``, for Jupyter.
 
     A frame isolates the page's style and script from the notebook.
     """
     page = "".join(stream_page([describe_caption(caption)]))
-    values = {"title": caption.sentence, "page": page, "height": FRAME_HEIGHT}
-    return "".join(stream_template("frame.html", **values))
+    frame = stream_template(
+        "frame.html", title=caption.sentence, page=page, height=FRAME_HEIGHT
+    )
+    return "".join(frame)
 
 
 def stream_page(
-    photos: Iterable[dict], unit: Literal["word", "character"] = "word"
+    photos: Iterable[Values], unit: Literal["word", "character"] = "word"
 ) -> Iterator[str]:
     """Yield the page of attention piece by piece; photos are read one at a time.
 
@@ -69,7 +77,7 @@ def stream_page(
     return stream_template("attention_page.html", constants=constants, photos=photos)
 
 
-def describe_caption(caption) -> dict:
+def describe_caption(caption: "Caption") -> Values:
     """Return the :func:`photo_values` of a caption and its alternatives."""
     texts = [_describe_text(text) for text in (caption, *caption.alternatives)]
     grid = caption.attention.shape[1:]
@@ -80,9 +88,10 @@ def describe_caption(caption) -> dict:
     }
 
 
-def _describe_text(caption) -> dict:
+def _describe_text(caption: "Caption") -> Values:
     """Return the :func:`text_values` of a caption or an alternative."""
-    locations, beta = caption.locations, shown_gates(caption.beta)
+    locations = caption.locations
+    beta = shown_gates(caption.beta)
     words = list(caption.words)
     if words:
         words[0] = words[0][:1].upper() + words[0][1:]
@@ -97,8 +106,8 @@ def _describe_text(caption) -> dict:
 
 
 def photo_values(
-    name: str, pixels: np.ndarray, grid: Sequence[int], texts: Sequence[dict]
-) -> dict:
+    name: str, pixels: np.ndarray, grid: Sequence[int], texts: Sequence[Values]
+) -> Values:
     """Return the values for JSON of one photo.
 
     Args:
@@ -129,7 +138,7 @@ def text_values(
     log_prob: float,
     probabilities: np.ndarray,
     attention: np.ndarray,
-) -> dict:
+) -> Values:
     """Return the values for JSON of a text; alpha in 256 shades.
 
     The attention of each part is scaled by its largest weight, as it is drawn.
@@ -172,11 +181,11 @@ def _peak_location(weights: np.ndarray) -> int:
 
 
 def write_attention_page(
-    results: Iterable,
+    results: Iterable[Result | Failure],
     path: str | Path,
-    describe: Callable[..., dict] = describe_caption,
+    describe: Callable[[Any], Values] = describe_caption,
     unit: Literal["word", "character"] = "word",
-) -> Iterator:
+) -> Iterator[Result | Failure]:
     """Write the page of attention atomically while results are generated.
 
     Args:
@@ -191,9 +200,9 @@ def write_attention_page(
     Raises:
         OSError: the file cannot be written.
     """
-    taken = []  # by the page, and not yielded yet
+    taken: list[Result | Failure] = []  # by the page, and not yielded yet
 
-    def photos() -> Iterator[dict]:
+    def photos() -> Iterator[Values]:
         for result in results:
             taken.append(result)
             if not isinstance(result, Failure):
