@@ -31,8 +31,9 @@ JAX := test_benchmarks models/decoding models/transformer \
 	$(addprefix models/lstm/test_,attention decoder estimator hard_attention region_bias) \
 	$(addprefix models/test_,captioner captioner_saving captioner_fit captioner_loss \
 	generation) runtime/test_backend \
-	siblings/test_jax_training $(addprefix siblings/ram/test_,model policy_gradient) \
-	$(addprefix siblings/draw/test_,bound filter_bank model) \
+	siblings/common/test_jax_training \
+	$(addprefix siblings/digits/ram/test_,model policy_gradient) \
+	$(addprefix siblings/digits/draw/test_,bound filter_bank model) \
 	$(addprefix siblings/words/test_,augmentation convolutions decoder generation model)
 COMMA := ,
 # Run one test file per core: most of the time is single-threaded compilation.

@@ -32,9 +32,6 @@ class Problem(StrEnum):
     BROKEN_LINK = "broken link"
     SPECIAL_FILE = "not a regular file"
     UNREADABLE_FOLDER = "unreadable folder"
-    BAD_LABEL = "label with unknown characters or too many of them"
-    BAD_CROP = "crop that cannot be read"
-    ABSENT_CROP = "missing crop"
 
 
 class Problems:

@@ -1,4 +1,4 @@
-"""Prepare the data set of an experiment, whatever its task, in one folder.
+"""Prepare the data set of an experiment in one folder.
 
 To add photos with captions: (1) write ``read_<name>(data)`` that returns a list of
 photos and records problems in ``data.problems``, as
@@ -7,8 +7,8 @@ as that is; (3) add the name to ``DataSettings.source`` in
 :mod:`show_attend_tell.config.settings`; (4) add a test in ``tests/data_prep/sources/``
 and an experiment in ``experiments/``. JSON like Karpathy's needs none of it.
 
-Other data need a function that takes a :class:`Preparation` and writes the files that
-the model's dataset reads, as :func:`data_prep.sources.mnist.prepare_mnist` does.
+The data of plug-ins are prepared by functions of their own, which also take a
+:class:`Preparation`; see :mod:`runtime.plugins`.
 """
 
 import dataclasses
@@ -21,15 +21,13 @@ from typing import Any, Literal
 from data_prep.preparation import Preparation, Prepared
 from data_prep.sources.captions import prepare_photos, prepare_scenes
 from data_prep.sources.folder import read_folder
-from data_prep.sources.iiit5k import prepare_iiit5k
-from data_prep.sources.mnist import prepare_mnist
 from data_prep.sources.published import (
     read_coco,
     read_flickr8k,
     read_flickr30k,
     read_karpathy,
 )
-from data_prep.words.prepare import prepare_rendered_words
+from show_attend_tell.runtime import plugins
 from show_attend_tell.runtime.errors import DataError
 from show_attend_tell.runtime.files import locked
 
@@ -41,9 +39,6 @@ SOURCES: dict[str, Callable[[Preparation], Prepared]] = {
     "karpathy": partial(prepare_photos, read_karpathy),
     "folder": partial(prepare_photos, read_folder),
     "scenes": prepare_scenes,
-    "mnist": prepare_mnist,
-    "iiit5k": prepare_iiit5k,
-    "words": prepare_rendered_words,
 }
 
 
@@ -55,14 +50,14 @@ def prepare(
     progress: bool = False,
     limit: int | None = None,
 ) -> Prepared:
-    """Write the files that training reads: manifest and vocabulary, digits or words.
+    """Write the files that training reads, such as manifest and vocabulary.
 
-    Each file is written atomically, and preparing again resumes unpacking and
-    rendering. Only one process prepares a folder at a time.
+    Each file is written atomically, and preparing again resumes unpacking. Only one
+    process prepares a folder at a time.
 
     Args:
         experiment: the settings, of any task.
-        data: the user's folder; ignored by sources that draw or render.
+        data: the user's folder; ignored by sources that draw.
         work: the folder of all prepared data sets, each in a folder of its name.
         on_problem: ``skip`` skips items that have problems, ``refuse`` raises an
             error: before unpacking if the problem is already known.
@@ -74,7 +69,6 @@ def prepare(
         DataError: the data cannot be prepared, or have problems that are refused.
         ManifestError: a set of ``data.also`` is not prepared.
         VocabularyError: no word is frequent enough.
-        WordsError: the file of words cannot be read.
     """
     started = time.monotonic()
     folder = Path(work).absolute() / experiment.data.name
@@ -83,5 +77,10 @@ def prepare(
     )
     taken = DataError(f"{folder}: another process is preparing it; wait for its end")
     with locked(folder / ".prepare.lock", taken):
-        prepared = SOURCES[experiment.data.source](preparation)
+        prepared = _prepare_source(experiment.data.source)(preparation)
     return dataclasses.replace(prepared, seconds=time.monotonic() - started)
+
+
+def _prepare_source(source: str) -> Callable[[Preparation], Prepared]:
+    """Return the function that prepares the data of a source."""
+    return SOURCES[source] if source in SOURCES else plugins.sources()[source]

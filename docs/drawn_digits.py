@@ -7,7 +7,7 @@ import matplotlib
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from show_attend_tell.data.digits import CLASSES, Digits, digit_of_image
+from show_attend_tell.siblings.digits.data import CLASSES, Digits, digit_of_image
 
 _FONTS = (
     "DejaVuSans",

@@ -31,23 +31,25 @@ from show_attend_tell.config.experiments import (
     rename,
     seed_variants,
 )
-from show_attend_tell.data.digits import DIGIT, PIECE, binarise_fixed
-from show_attend_tell.data.words import PAD, encode_words
 from show_attend_tell.runtime.errors import (
     ConfigError,
     ShowAttendTellError,
     TrainingError,
 )
 from show_attend_tell.runtime.machine import git_revision
-from show_attend_tell.siblings.evaluation import read_split
-from show_attend_tell.siblings.models import build_model
+from show_attend_tell.siblings.digits.data import DIGIT, PIECE, binarise_fixed
+from show_attend_tell.siblings.digits.data import read_split as read_digits
+from show_attend_tell.siblings.digits.models import CLASSIFIERS, GENERATORS
 from show_attend_tell.siblings.words.augmentation import (
     Changes,
     change_crops,
     draw_amounts,
     normalised,
 )
+from show_attend_tell.siblings.words.data import PAD, encode_words
+from show_attend_tell.siblings.words.data import read_split as read_words
 from show_attend_tell.siblings.words.model import shifted, word_losses
+from show_attend_tell.siblings.words.models import READERS
 from show_attend_tell.training.optimizer import make_optimizer
 
 _WHITE = 255
@@ -81,7 +83,7 @@ class Task(NamedTuple):
 
 
 def make_pictures(key, images, settings):
-    """Return :func:`data.digits.make_pictures` of all digits, (N, H, H) uint8."""
+    """Return :func:`digits.data.make_pictures` of all digits, (N, H, H) uint8."""
     N, H = len(images), settings.canvas
     if H == DIGIT and not settings.clutter:
         return images
@@ -180,6 +182,12 @@ def reading(experiment, words) -> Task:
 
 
 TASKS = {"classify": classification, "generate": generation, "read": reading}
+MODELS = {models.task: models for models in (CLASSIFIERS, GENERATORS, READERS)}
+READ_SPLIT = {
+    "classify": read_digits,
+    "generate": read_digits,
+    "read": read_words,
+}
 
 
 def update_of(model: keras.Model, task: Task) -> Callable:
@@ -233,9 +241,12 @@ def train(experiments: list) -> list[keras.Model]:
             "`training.init_from` must be empty here. Received: "
             f"{settings.init_from!r}; train {first.name} by `train`"
         )
-    task = TASKS[first.task](first, read_split(first, WORK, "train"))
+    task = TASKS[first.task](first, READ_SPLIT[first.task](first, WORK, "train"))
     batch = min(settings.batch_size, task.count)
-    models, states = [build_model(experiment) for experiment in experiments], []
+    models, states = (
+        [MODELS[first.task].build(experiment) for experiment in experiments],
+        [],
+    )
     for model in models:
         optimizer = make_optimizer(settings, settings.epochs * (task.count // batch))
         model.compile(optimizer=optimizer)

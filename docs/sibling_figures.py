@@ -15,14 +15,18 @@ from PIL import Image
 
 from show_attend_tell.config.experiments import load_experiment
 from show_attend_tell.config.runs import MODEL
-from show_attend_tell.data.digits import held_out_binary, held_out_pictures, read_digits
 from show_attend_tell.inference.visualization.attention_figure import figure_to_array
 from show_attend_tell.runtime.files import atomic_write
-from show_attend_tell.siblings.draw.figures import canvas_strip, encode_png
-from show_attend_tell.siblings.models import load_model
-from show_attend_tell.siblings.ram.figures import draw_glimpses as figure_of
-from show_attend_tell.siblings.ram.figures import glimpses_of
-from show_attend_tell.siblings.ram.prediction import Predictor
+from show_attend_tell.siblings.digits.data import (
+    held_out_binary,
+    held_out_pictures,
+    read_digits,
+)
+from show_attend_tell.siblings.digits.draw.figures import canvas_strip, encode_png
+from show_attend_tell.siblings.digits.models import CLASSIFIERS, GENERATORS
+from show_attend_tell.siblings.digits.ram.figures import draw_glimpses as figure_of
+from show_attend_tell.siblings.digits.ram.figures import glimpses_of
+from show_attend_tell.siblings.digits.ram.prediction import Predictor
 
 _IMAGES = Path(__file__).resolve().parent / "images"
 _ROWS = 4
@@ -31,7 +35,7 @@ _DPI = 110
 
 def draw_glimpses(experiment, digits, path: Path) -> Image.Image:
     """Return the glimpses at the first validation pictures."""
-    model = load_model(path, "classify", experiment)
+    model = CLASSIFIERS.load(path, experiment)
     images = held_out_pictures(digits, experiment.data, "val").images[:_ROWS]
     seen = Predictor(model)(images)
     figure = figure_of(images, glimpses_of(model, images, seen), seen.classes)
@@ -40,7 +44,7 @@ def draw_glimpses(experiment, digits, path: Path) -> Image.Image:
 
 def draw_canvases(experiment, digits, path: Path) -> Image.Image:
     """Return the canvases of the first validation pictures."""
-    model = load_model(path, "generate", experiment)
+    model = GENERATORS.load(path, experiment)
     binary = held_out_binary(digits, experiment.data, "val")[:_ROWS]
     images, s = binary.astype(np.float32) / 255, model.settings
     noise = np.random.default_rng(0).standard_normal((_ROWS, s.steps, s.latent))

@@ -19,7 +19,8 @@ OUTSIDE = (
     "benchmarks/README.md",
     "SECURITY.md",
     "show_attend_tell/models/weights/MODEL_CARD.md",
-    "show_attend_tell/siblings/weights/MODEL_CARD.md",
+    "show_attend_tell/siblings/digits/weights/MODEL_CARD.md",
+    "show_attend_tell/siblings/words/weights/MODEL_CARD.md",
 )
 _LINK = re.compile(r"(?<=\]\()([^)#:\s]+)")
 # The roles of docstrings, :func:`name`, after Markdown.

@@ -6,8 +6,11 @@ import os
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("MPLBACKEND", "Agg")
 
+import configparser
 import shutil
 import signal
+from importlib.metadata import entry_points
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -35,6 +38,17 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def rng() -> np.random.Generator:
     """A generator of random numbers, the same in every test."""
     return np.random.default_rng(20150215)
+
+
+@pytest.fixture
+def run(capsys):
+    """Return a function that runs the command line: exit code, output, errors."""
+    from shell import exit_code
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        return exit_code(*arguments), *capsys.readouterr()
+
+    return run
 
 
 @pytest.fixture(scope="session")
@@ -99,6 +113,21 @@ def nodes():
     nodes = LocalCluster()
     yield nodes
     nodes.shutdown()
+
+
+def pytest_configure():
+    """Stop where the installation does not have the plug-ins of setup.cfg."""
+    setup = configparser.ConfigParser()
+    setup.read(Path(__file__).resolve().parents[1] / "setup.cfg", encoding="utf-8")
+    group = "show_attend_tell.plugins"
+    lines = setup.get("options.entry_points", group, fallback="").split("\n")
+    declared = {line.split("=")[0].strip() for line in lines if line.strip()}
+    installed = {entry.name for entry in entry_points(group=group)}
+    if not declared <= installed:
+        raise pytest.UsageError(
+            "the installation is older than setup.cfg; run .venv/bin/python -m pip "
+            "install --no-deps --no-build-isolation -e ."
+        )
 
 
 def pytest_runtest_setup(item):

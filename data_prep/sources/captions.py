@@ -22,13 +22,13 @@ from show_attend_tell.runtime.errors import DataError, VocabularyError
 
 MANIFEST = "manifest.jsonl"
 
-Reader = Callable[[DataFolder], list[Photo]]
+ReadSource = Callable[[DataFolder], list[Photo]]
 """Returns the photos of a folder and records its problems; writes nothing."""
 Captions = dict[str, list[str]]  # name of a photo -> its raw captions
 Lists = dict[str, list[str]]  # split -> names of its photos
 
 
-def prepare_photos(read: Reader, preparation: Preparation) -> Prepared:
+def prepare_photos(read: ReadSource, preparation: Preparation) -> Prepared:
     """Read photos and captions, unpack the photos, and write manifest and vocabulary.
 
     Args:

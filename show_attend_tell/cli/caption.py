@@ -11,6 +11,7 @@ import click
 
 from show_attend_tell.cli.options import (
     PATH,
+    Verb,
     attention_option,
     cluster_options,
     in_one_line,
@@ -22,7 +23,9 @@ from show_attend_tell.cli.options import (
 from show_attend_tell.runtime.errors import plural
 
 
-@click.command()
+@click.command(
+    cls=Verb, interrupted="run the same command again; with --out it continues"
+)
 @click.argument("photos", nargs=-1, required=True, type=PATH, metavar="PHOTO...")
 @request_options
 @click.option(

@@ -1,21 +1,21 @@
 """Define the verbs ``demo``, a web page for trained models, and ``export``."""
 
-import functools
 from importlib.util import find_spec
 from pathlib import Path
 
 import click
 
-from show_attend_tell.cli.options import PATH, encoder_weights_option
-from show_attend_tell.cli.tasks import name_of_model, require_accepted
+from show_attend_tell.cli.captioning import require_accepted, task_of_model
+from show_attend_tell.cli.options import PATH, Verb, encoder_weights_option
 from show_attend_tell.config import MOST_BEAM
+from show_attend_tell.runtime import plugins
 from show_attend_tell.runtime.tensorflow_startup import start_keras
 
 _SHIPPED = ("Transformer", "LSTM")  # the choices on the page, of pretrained.NAMES
 _LOCAL = ("127.0.0.1", "localhost", "::1")
 
 
-@click.command()
+@click.command(cls=Verb, interrupted="the server has stopped")
 @click.argument("models", nargs=-1, type=PATH, metavar="[MODEL]...")
 @encoder_weights_option
 @click.option("--host", default=_LOCAL[0], help="Address to serve.")
@@ -64,21 +64,7 @@ def _load(named, encoder_weights, queue, hosts):
     pipelines = {name: load(model, encoder_weights) for name, model in named.items()}
     first = next(iter(pipelines.values()))
     examples = example_pictures(first.engine.encoder.settings.network == "SceneNet")
-    digits = reader = None
-    if find_spec("tensorflow") is not None:
-        digits = functools.cache(lambda: _sibling_models().DigitModels())
-        reader = functools.cache(lambda: _sibling_models().WordReader())
-    return create_app(
-        pipelines, examples, queue, hosts=hosts, digits=digits, reader=reader
-    )
-
-
-def _sibling_models():
-    """Import the module of the models, which takes seconds: it starts Keras."""
-    start_keras()
-    from show_attend_tell.deployment.server import sibling_models
-
-    return sibling_models
+    return create_app(pipelines, examples, queue, hosts, plugins.tabs())
 
 
 def _names(models) -> list[str]:
@@ -90,7 +76,7 @@ def _names(models) -> list[str]:
     return next((c for c in choices if len(set(c)) == len(c)), choices[-1])
 
 
-@click.command()
+@click.command(cls=Verb)
 @click.argument("model", type=PATH)
 @click.option(
     "--format",
@@ -131,7 +117,7 @@ def export(model, form, out, encoder_weights, beam, accept_imagenet) -> None:
         start_keras()
     if str(model) in NAMES:
         model = shipped_model(str(model))
-    task = name_of_model(model)
+    task = task_of_model(model)
     require_accepted(task, model, "the model of an experiment")
     if form == "saved_model":
         from show_attend_tell.deployment.exports.graphs import export_saved_model
@@ -156,5 +142,6 @@ def export(model, form, out, encoder_weights, beam, accept_imagenet) -> None:
     else:
         from show_attend_tell.deployment.exports.half_precision import save_half
 
-        size = save_half(model, out, accept_imagenet, form == "8bit", beam, task)
+        eight_bit = form == "8bit"
+        size = save_half(model, out, accept_imagenet, eight_bit, beam, task.load_model)
         click.echo(f"{out}: {size / 1e6:.1f} MB")

@@ -2,26 +2,28 @@
 
 import platform
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib import metadata
 from importlib.util import find_spec
 
 import click
 
 from show_attend_tell import __version__
+from show_attend_tell.cli.options import Verb
+from show_attend_tell.runtime import plugins
+from show_attend_tell.runtime.errors import one_line
 
 _PACKAGES = ("numpy", "pillow", "pydantic", "matplotlib")
 _TRAINING = ("tensorflow", "keras", "h5py", "hdf5plugin", "nltk", "pycocoevalcap")
-# A line of the report: OK, note (a missing feature) or problem; and its text.
-Finding = tuple[str, str]
 
 
-@click.command()
+@click.command(cls=Verb)
 def doctor() -> None:
     """Check this machine and installation; exit with 1 on problems."""
-    checks = [_check_packages]
+    checks: list[Callable[[], Iterable[plugins.Finding]]] = [_check_packages]
     if find_spec("tensorflow") is not None:  # not the plain install
         checks += [_check_java, _check_tensorflow]
+    checks.append(_check_plugins)
     problems = 0
     for check in checks:
         for level, text in check():
@@ -31,7 +33,7 @@ def doctor() -> None:
         sys.exit(1)
 
 
-def _check_packages() -> Iterator[Finding]:
+def _check_packages() -> Iterator[plugins.Finding]:
     version = platform.python_version()
     software = f"show-attend-tell {__version__}, Python {version}"
     yield "OK", f"{software} on {platform.platform()}"
@@ -48,7 +50,7 @@ def _check_packages() -> Iterator[Finding]:
         yield level, f"not installed: {', '.join(missing)}; {remedy}"
 
 
-def _check_java() -> Iterator[Finding]:
+def _check_java() -> Iterator[plugins.Finding]:
     from show_attend_tell.evaluation.metrics.java import java_version
     from show_attend_tell.runtime.errors import JavaError
 
@@ -59,7 +61,7 @@ def _check_java() -> Iterator[Finding]:
         yield "note", f"{error}: {lost}"
 
 
-def _check_tensorflow() -> Iterator[Finding]:
+def _check_tensorflow() -> Iterator[plugins.Finding]:
     from show_attend_tell.runtime.errors import BackendError
     from show_attend_tell.runtime.tensorflow_startup import start_keras
 
@@ -74,3 +76,14 @@ def _check_tensorflow() -> Iterator[Finding]:
     devices = tf.config.list_physical_devices("GPU")
     names = ", ".join(device.name for device in devices) or "none, the CPU is used"
     yield "OK", f"GPUs: {names}"
+
+
+def _check_plugins() -> Iterator[plugins.Finding]:
+    found = plugins.installed()
+    names = ", ".join(plugin.name for plugin in found)
+    yield "OK", f"plug-ins: {names or 'none'}"
+    for plugin in found:
+        try:
+            yield from plugin.doctor() if plugin.doctor is not None else ()
+        except Exception as error:  # of a stranger's code
+            yield "problem", f"plug-in {plugin.name}: {one_line(error)}"

@@ -2,8 +2,10 @@
 
 import click
 
+from show_attend_tell.cli.captioning import tasks
 from show_attend_tell.cli.options import (
     PATH,
+    Verb,
     experiment_options,
     limit_option,
     load_settings,
@@ -14,12 +16,21 @@ from show_attend_tell.cli.options import (
     runs_option,
     work_option,
 )
-from show_attend_tell.cli.tasks import TASKS
 from show_attend_tell.config import MOST_BEAM
 from show_attend_tell.runtime.tensorflow_startup import start_keras
 
 
-@click.command("eval")
+class _Evaluate(Verb):
+    """The verb ``eval``, whose further options belong to tasks of plug-ins."""
+
+    def get_params(self, context: click.Context) -> list[click.Parameter]:
+        """Return the options, those of plug-ins before ``--help``."""
+        *own, shows_help = super().get_params(context)
+        further = [o for task in tasks().values() for o in task.evaluate_options]
+        return [*own, *further, shows_help]
+
+
+@click.command("eval", cls=_Evaluate)
 @experiment_options
 @work_option
 @runs_option
@@ -27,8 +38,8 @@ from show_attend_tell.runtime.tensorflow_startup import start_keras
 @click.option(
     "--split",
     type=click.Choice(["val", "test", "train", "all"]),
-    help="Split to evaluate; by default test if the data have it, else val. train and "
-    "all need an experiment that reads words.",
+    help="Split to evaluate; by default test if the data have it, else val. Captions "
+    "have val and test.",
 )
 @click.option(
     *("--beam", "beams"),
@@ -41,13 +52,6 @@ from show_attend_tell.runtime.tensorflow_startup import start_keras
     type=PATH,
     metavar="FILE.json",
     help="Score the captions of this file in place of the run's model.",
-)
-@click.option(
-    "--lexicon",
-    type=PATH,
-    metavar="FILE",
-    help="Text file of words, one a line: measure the nearest of these words, with an "
-    "experiment that reads words.",
 )
 @models_option
 @mirror_option
@@ -73,8 +77,7 @@ from show_attend_tell.runtime.tensorflow_startup import start_keras
 def evaluate(experiment, changes, work, runs, name, split, limit, **options) -> None:
     """Generate captions for a split, save and score them.
 
-    For an experiment on digits or words, measure the error, the bound or the word
-    accuracy of its model.
+    For an experiment without captions, measure what its model does, such as an error.
     """
     excluded = ("models", "mirror", "reranker", "boxes", "beams")
     if options["captions"] is not None and any(options[name] for name in excluded):
@@ -83,11 +86,12 @@ def evaluate(experiment, changes, work, runs, name, split, limit, **options) -> 
         )
     settings = load_settings(experiment, changes, name, limit)
     start_keras()
-    lines = TASKS[settings.task].evaluate(settings, work, runs, split, options)
+    task = tasks()[settings.task]
+    lines = task.evaluate(settings, work, runs, split, options)
     click.echo("\n".join(lines))
 
 
-@click.command()
+@click.command(cls=Verb)
 @click.argument("names", metavar="RUN [RUN ...]", nargs=-1, required=True)
 @runs_option
 @work_option

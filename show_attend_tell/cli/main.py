@@ -20,35 +20,35 @@ from show_attend_tell.cli.caption import caption
 from show_attend_tell.cli.deployment import demo, export
 from show_attend_tell.cli.doctor import doctor
 from show_attend_tell.cli.evaluate import compare, evaluate
+from show_attend_tell.cli.options import START_OVER, Verb
 from show_attend_tell.cli.preparation import download, features, prepare
-from show_attend_tell.cli.siblings import draw, read
 from show_attend_tell.cli.train import average, calibrate, fit_reranker, train
+from show_attend_tell.runtime import plugins
 from show_attend_tell.runtime.errors import ShowAttendTellError, nearest
 
 _OWN_PACKAGES = ("show_attend_tell", "data_prep")
 # 128 + the signal's number, by convention of shells.
 _INTERRUPTED, _TERMINATED = 130, 143
 _INSTALL = "run pip install 'show-attend-tell[train]'"
-_CONTINUES = "run the same command again to continue"
-_REMEDIES = {
-    "caption": "run the same command again; with --out it continues",
-    "demo": "the server has stopped",
-    "download": _CONTINUES,
-    "features": _CONTINUES,
-    "prepare": _CONTINUES,
-    "read": "run the same command again; with --out it continues",
-    "train": "continue with --resume, or without it if there is no checkpoint yet",
-}
 
 
 class _Verbs(click.Group):
     """The verbs; an unknown one is answered with the nearest."""
 
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        """Return a verb; plug-ins are loaded only for a name that is not the core's."""
+        return super().get_command(context, name) or plugins.commands().get(name)
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        """Return the names of all verbs, sorted."""
+        return sorted([*self.commands, *plugins.commands()])
+
     def resolve_command(self, context: click.Context, words: list[str]):
         """Return the name and the command of a verb, and its arguments."""
-        if words[0] not in self.commands and not words[0].startswith("-"):
-            close = nearest(words[0], self.commands)
-            context.fail(f"No such command {words[0]!r}{close}.")
+        name = words[0]
+        if self.get_command(context, name) is None and not name.startswith("-"):
+            close = nearest(name, self.list_commands(context))
+            context.fail(f"No such command {name!r}{close}.")
         return super().resolve_command(context, words)
 
 
@@ -70,16 +70,18 @@ def cli() -> None:
 
 for verb in (prepare, features, train, evaluate, average, calibrate, fit_reranker):
     cli.add_command(verb)
-for verb in (caption, compare, demo, doctor, draw, export, download, read):
+for verb in (caption, compare, demo, doctor, export, download):
     cli.add_command(verb)
 
 
 def _exit_interrupted(arguments: Sequence[str] | None, terminated: bool) -> None:
     """Print how to continue the interrupted verb, and exit."""
     words = sys.argv[1:] if arguments is None else arguments
-    verb = next((word for word in words if word in cli.commands), "")
-    remedy = _REMEDIES.get(verb, "run the same command again to start over")
-    if verb == "features" and "--overwrite" in words:
+    context = click.Context(cli)
+    verbs = (cli.get_command(context, word) for word in words)
+    verb = next((verb for verb in verbs if isinstance(verb, Verb)), None)
+    remedy = START_OVER if verb is None else verb.interrupted
+    if verb is features and "--overwrite" in words:
         remedy = "run it again without --overwrite to continue"
     click.echo(f"{'terminated' if terminated else 'interrupted'}; {remedy}", err=True)
     sys.exit(_TERMINATED if terminated else _INTERRUPTED)

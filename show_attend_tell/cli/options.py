@@ -10,9 +10,32 @@ from typing import Literal, Union, get_args, get_origin, get_type_hints
 
 import click
 
-from show_attend_tell.cli.tasks import require_accepted
+from show_attend_tell.cli.captioning import require_accepted, tasks
 from show_attend_tell.inference.request import CaptionRequest, Option
 from show_attend_tell.runtime.errors import plural
+
+# How the user continues a verb after Ctrl-C.
+CONTINUES = "run the same command again to continue"
+START_OVER = "run the same command again to start over"
+
+
+class Verb(click.Command):
+    """A command of the console script.
+
+    Args:
+        interrupted: how the user continues after Ctrl-C, printed after "interrupted; ".
+        *arguments, **options: of :class:`click.Command`.
+    """
+
+    def __init__(
+        self,
+        *arguments,
+        interrupted: str = START_OVER,
+        **options,
+    ):
+        super().__init__(*arguments, **options)
+        self.interrupted = interrupted
+
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
@@ -202,7 +225,7 @@ def load_settings(
     from show_attend_tell.config import experiments
 
     settings = experiments.load_experiment(name, changes)
-    require_accepted(settings.task, settings.name)
+    require_accepted(tasks()[settings.task], settings.name)
     changed = [
         f"training.{key}={value}"
         for key, value in (training or {}).items()

@@ -4,8 +4,11 @@ import sys
 
 import click
 
+from show_attend_tell.cli.captioning import CAPTIONING
 from show_attend_tell.cli.options import (
+    CONTINUES,
     PATH,
+    Verb,
     cluster_options,
     encoder_weights_option,
     experiment_options,
@@ -14,11 +17,10 @@ from show_attend_tell.cli.options import (
     require_cluster,
     work_option,
 )
-from show_attend_tell.cli.tasks import TASKS
 from show_attend_tell.runtime.tensorflow_startup import start_keras
 
 
-@click.command()
+@click.command(cls=Verb, interrupted=CONTINUES)
 @experiment_options
 @work_option
 @click.option("--data", type=PATH, help="Folder with the files of the data set.")
@@ -30,7 +32,7 @@ from show_attend_tell.runtime.tensorflow_startup import start_keras
 )
 @limit_option
 def prepare(experiment, changes, work, data, on_problem, limit) -> None:
-    """Prepare a data set: photos with captions, digits or words.
+    """Prepare a data set, such as photos with captions.
 
     An interrupted preparation resumes when it is run again.
     """
@@ -41,7 +43,7 @@ def prepare(experiment, changes, work, data, on_problem, limit) -> None:
     click.echo("\n".join(report.lines()))
 
 
-@click.command()
+@click.command(cls=Verb, interrupted=CONTINUES)
 @experiment_options
 @work_option
 @encoder_weights_option
@@ -72,7 +74,7 @@ def features(
     """
     require_cluster(cluster, workers)
     settings = load_settings(experiment, changes, limit=limit)
-    if not TASKS[settings.task].has_captions:
+    if settings.task != CAPTIONING.name:
         click.echo(f"{settings.name}: nothing to do, its model reads the pictures")
         return
     start_keras()
@@ -92,7 +94,7 @@ def features(
     click.echo("\n".join(line for report in sets for line in report.lines()))
 
 
-@click.command()
+@click.command(cls=Verb, interrupted=CONTINUES)
 @click.argument("source", metavar="SOURCE")
 @click.option(
     "--data", type=PATH, required=True, help="Folder of the downloaded files."

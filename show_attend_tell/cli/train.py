@@ -7,8 +7,10 @@ from pathlib import Path
 
 import click
 
+from show_attend_tell.cli.captioning import CAPTIONING, tasks
 from show_attend_tell.cli.options import (
     PATH,
+    Verb,
     cluster_options,
     encoder_weights_option,
     experiment_options,
@@ -19,7 +21,6 @@ from show_attend_tell.cli.options import (
     runs_option,
     work_option,
 )
-from show_attend_tell.cli.tasks import TASKS
 from show_attend_tell.runtime.tensorflow_startup import start_keras
 
 _MOST_UNLIKE = 200  # pictures of each kind unlike the training photos
@@ -38,7 +39,10 @@ def _parse_seeds(context, parameter, value: str | None) -> list[int] | None:
     return seeds
 
 
-@click.command()
+@click.command(
+    cls=Verb,
+    interrupted="continue with --resume, or without it if there is no checkpoint yet",
+)
 @experiment_options
 @work_option
 @runs_option
@@ -80,7 +84,7 @@ def train(
     overwrite,
     limit,
 ) -> None:
-    """Train a captioner on prepared features, or a model of digits or words."""
+    """Train a captioner on prepared features, or the model of another experiment."""
     if resume and overwrite:
         raise click.UsageError("--resume and --overwrite exclude each other.")
     if seed is not None and seeds is not None:
@@ -92,7 +96,7 @@ def train(
     chosen = {"seed": seed, "init_from": init_from}
     settings = load_settings(experiment, changes, name, limit, chosen)
     joint = cluster is not None and not several
-    has_captions = TASKS[settings.task].has_captions
+    has_captions = settings.task == CAPTIONING.name
     if (joint or "TF_CONFIG" in os.environ) and not has_captions:
         raise click.UsageError(
             "--cluster without --seeds, and TF_CONFIG, need an experiment with "
@@ -112,7 +116,7 @@ def train(
             from show_attend_tell.training.workers import join
 
             together["workers"] = join()  # before TensorFlow computes anything
-        train = functools.partial(TASKS[settings.task].train, **together)
+        train = functools.partial(tasks()[settings.task].train, **together)
     if several:
         from show_attend_tell.cluster.seeds import Series, open_runs
         from show_attend_tell.config.experiments import seed_variants
@@ -177,7 +181,7 @@ def _print_training(done) -> None:
     click.echo(f"model: {done.model}")
 
 
-@click.command()
+@click.command(cls=Verb)
 @click.argument("models", nargs=-1, required=True, type=PATH, metavar="MODEL...")
 @experiment_options
 @runs_option
@@ -196,7 +200,7 @@ def average(models, experiment, changes, runs, name, overwrite) -> None:
     click.echo(f"{out}: the mean of {len(models)} models")
 
 
-@click.command()
+@click.command(cls=Verb)
 @experiment_options
 @work_option
 @runs_option
@@ -249,7 +253,7 @@ def _pictures(folder: Path):
             click.echo(click.format_filename(str(error)), err=True)
 
 
-@click.command("fit-reranker")
+@click.command("fit-reranker", cls=Verb)
 @experiment_options
 @work_option
 @click.option(

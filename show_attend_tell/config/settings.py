@@ -10,7 +10,7 @@ import tomllib
 import typing
 from dataclasses import field
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Protocol
 
 import tomli_w
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
@@ -31,8 +31,7 @@ from show_attend_tell.config.fields import (
     Positive,
     Rate,
 )
-from show_attend_tell.config.siblings import DigitExperiment, GenerationExperiment
-from show_attend_tell.config.words import ReadExperiment
+from show_attend_tell.runtime import plugins
 from show_attend_tell.runtime.errors import ConfigError, nearest, one_line, quote
 from show_attend_tell.runtime.untrusted import read_text_bytes
 
@@ -224,14 +223,41 @@ class Experiment:
         return self
 
 
-# The settings of each value of the key `task`; the first is the default.
-_TASKS = {
-    "caption": Experiment,
-    "classify": DigitExperiment,
-    "generate": GenerationExperiment,
-    "read": ReadExperiment,
-}
-AnyExperiment = Experiment | DigitExperiment | GenerationExperiment | ReadExperiment
+class AnyExperiment(Protocol):
+    """What the settings of an experiment have, whatever its task.
+
+    Attributes:
+        name: name of the run folder.
+        task: the kind of experiment; its settings are :class:`Experiment`, or those of
+            a plug-in's :class:`runtime.plugins.Task`.
+        data: the table ``[data]``, with ``name`` and ``source``.
+        training: the table ``[training]``.
+    """
+
+    @property
+    def name(self) -> str: ...  # noqa: D102
+
+    @property
+    def task(self) -> str: ...  # noqa: D102
+
+    @property
+    def data(self) -> Any: ...  # noqa: D102
+
+    @property
+    def training(self) -> Any: ...  # noqa: D102
+
+
+def _tables_of(task: object, origin: str) -> type:
+    """Return the dataclass of a task's settings."""
+    if task == Experiment.task:
+        return Experiment
+    tasks = plugins.tasks()
+    if not isinstance(task, str) or task not in tasks:
+        known = map(repr, (Experiment.task, *tasks))
+        raise ConfigError(
+            f"{origin}: task: must be {' or '.join(known)}. Received: {quote(task)}"
+        )
+    return tasks[task].settings()
 
 
 def experiment_from_dict(values: dict, origin: str = "settings") -> AnyExperiment:
@@ -245,13 +271,7 @@ def experiment_from_dict(values: dict, origin: str = "settings") -> AnyExperimen
     Raises:
         ConfigError: a key is unknown or missing, or a value is out of range.
     """
-    task = values.get("task", "caption")
-    if not isinstance(task, str) or task not in _TASKS:
-        raise ConfigError(
-            f"{origin}: task: must be {' or '.join(map(repr, _TASKS))}. Received: "
-            f"{quote(task)}"
-        )
-    tables = _TASKS[task]
+    tables = _tables_of(values.get("task", Experiment.task), origin)
     if tables is Experiment:  # whose resolved settings have no such key
         values = {key: value for key, value in values.items() if key != "task"}
     try:

@@ -52,7 +52,7 @@ def folder_of(experiment: Experiment, work: str | Path) -> Path:
 def data_folders(experiment: Experiment, work: str | Path) -> list[Path]:
     """Return the prepared folders of all of the experiment's data sets."""
     data = experiment.data
-    # The data settings of the siblings have no further sets.
+    # The data settings of plug-ins have no further sets.
     names = (data.name, *sorted(getattr(data, "also", ())))
     return [Path(work) / name for name in names]
 

@@ -72,7 +72,7 @@ class TrainingError(ShowAttendTellError):
 
 
 class DataError(ShowAttendTellError):
-    """A data set cannot be prepared: files are absent, malformed or unwritable."""
+    """Data cannot be prepared or read: files are absent, malformed or unwritable."""
 
 
 class DownloadError(ShowAttendTellError):
@@ -85,14 +85,6 @@ class PhotoError(ShowAttendTellError):
 
 class ManifestError(ShowAttendTellError):
     """A manifest is absent, malformed, or has no photos of the split."""
-
-
-class DigitsError(ShowAttendTellError):
-    """Prepared digits are absent, damaged, or too few."""
-
-
-class WordsError(ShowAttendTellError):
-    """Prepared words are absent or damaged, or a word has unknown characters."""
 
 
 class VocabularyError(ShowAttendTellError):

@@ -1,7 +1,7 @@
-"""Models beside the captioner that attend to parts of a picture.
+"""Models beside the captioner that attend to parts of a picture, as plug-ins.
 
-``ram/`` classifies digits, ``draw/`` generates them, and ``words/`` reads words. Each
-folder has its ``model``, ``training``, ``evaluation`` and ``figures``. They share the
-modules of this folder; ``models`` builds and loads all models. Only ``ram/`` imports
-another folder, for the classifier that reads with DRAW's window.
+``digits/`` classifies and generates digits: RAM and DRAW. ``words/`` reads words. Each
+is complete: settings, data, preparation, models, training, evaluation, commands and a
+tab of the web page. ``common/`` has what both use. Nothing outside of this folder
+imports it: the plug-ins are found by their entry points, see :mod:`runtime.plugins`.
 """

@@ -11,10 +11,10 @@ from tensorboard.plugins.hparams import api as hparams
 from tqdm import tqdm
 
 from show_attend_tell.config.settings import (
+    AnyExperiment,
     Experiment,
     experiment_to_toml,
 )
-from show_attend_tell.config.siblings import DigitExperiment
 from show_attend_tell.data.features import FeatureReader
 from show_attend_tell.data.manifest import Photo
 from show_attend_tell.data.preprocessing import load_photo, to_view
@@ -48,7 +48,7 @@ class CurveLog:
         experiment: the settings, logged as text.
     """
 
-    def __init__(self, folder: Path, experiment: Experiment | DigitExperiment):
+    def __init__(self, folder: Path, experiment: AnyExperiment):
         self.folder, self.experiment = folder, experiment
         self.writer = tf.summary.create_file_writer(str(folder))
         with self.writer.as_default(step=0):
@@ -158,9 +158,7 @@ class TrainingLog(CurveLog):
         atomic_write(self.folder / "projector_config.pbtxt", str(panel))
 
 
-def hyperparameters(
-    experiment: Experiment | DigitExperiment,
-) -> dict[str, bool | int | float | str]:
+def hyperparameters(experiment: AnyExperiment) -> dict[str, bool | int | float | str]:
     """Return the settings with one value that is not the default, table.key -> value.
 
     TensorBoard has a column for each, before the scores: all would hide those.

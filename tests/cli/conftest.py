@@ -1,22 +1,11 @@
-"""Run the command line in this process, and make a verb fail."""
+"""Make a verb fail."""
 
 from types import SimpleNamespace
 
 import pytest
-from shell import exit_code
 
 import data_prep.prepare
 from show_attend_tell.config import experiments
-
-
-@pytest.fixture
-def run(capsys):
-    """Return a function that runs the command line: exit code, output, errors."""
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        return exit_code(*arguments), *capsys.readouterr()
-
-    return run
 
 
 @pytest.fixture

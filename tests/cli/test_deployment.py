@@ -35,11 +35,11 @@ def test_the_shipped_models_are_served_on_this_machine(
     printed = capsys.readouterr().out
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+ - stop with Ctrl-C\n", printed)
     assert len(served) == 1
-    route = next(one for one in served[0].routes if one.path == "/about")
-    names = [one["name"] for one in asyncio.run(route.endpoint())["models"]]
+    named = {getattr(one, "path", ""): one for one in served[0].routes}
+    names = [one["name"] for one in asyncio.run(named["/about"].endpoint())["models"]]
     assert names == ["Transformer", "LSTM"]
     paths = set(served[0].openapi()["paths"])
-    assert {"/caption", "/about", "/read", "/digits/draw"} <= paths
+    assert {"/caption", "/about"} <= paths
 
 
 def test_a_missing_model_is_one_line(served, tmp_path, capsys):

@@ -16,11 +16,12 @@ from show_attend_tell.cli import main as cli
 from show_attend_tell.config import experiments
 from show_attend_tell.evaluation.comparison import Comparison, ComparisonRow
 from show_attend_tell.evaluation.report import EvaluationReport
+from show_attend_tell.runtime import plugins
 from show_attend_tell.runtime.errors import DataError
 from show_attend_tell.training.train import Summary
 
 VERBS = ["average", "prepare", "features", "train", "eval", "caption", "export", "demo"]
-VERBS += ["calibrate", "fit-reranker", "compare", "download", "doctor", "draw", "read"]
+VERBS += ["calibrate", "fit-reranker", "compare", "download", "doctor"]
 
 
 def test_help_names_every_verb(run):
@@ -333,6 +334,8 @@ def test_doctor_prints_a_line_for_each_finding_and_fails_on_problems(run, monkey
     findings = [("OK", "this"), ("note", "that")]
     monkeypatch.setattr(doctor, "_check_packages", lambda: findings)
     monkeypatch.setattr(doctor, "find_spec", lambda name: None)  # no other checks
-    assert run("doctor") == (0, "OK      this\nnote    that\n", "")
+    monkeypatch.setattr(plugins, "installed", lambda: ())
+    out = "OK      this\nnote    that\nOK      plug-ins: none\n"
+    assert run("doctor") == (0, out, "")
     findings.append(("problem", "there"))
     assert run("doctor")[0] == 1

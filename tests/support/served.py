@@ -21,14 +21,13 @@ def post(address, service="caption", content=None, name="p.png", headers=None, *
 
 
 @contextlib.contextmanager
-def serving(pipelines, queue_limit=32, digits=None, reader=None):
-    """Serve models, a dict by name, and those of other tabs; yield the address."""
+def serving(pipelines, queue_limit=32, tabs=()):
+    """Serve models, a dict by name, and further tabs; yield the address."""
     examples = [("noise", photo_bytes(7, "JPEG"), "a failure")]
-    others = {"digits": digits, "reader": reader}
     smaller = mock.patch.multiple(uploads, MEGABYTES=1, MEGAPIXELS=1)
     smaller.start()
     try:
-        app = create_app(pipelines, examples, queue_limit, **others)
+        app = create_app(pipelines, examples, queue_limit, tabs=tabs)
         with serving_app(app) as (address, _):
             yield address
     finally:

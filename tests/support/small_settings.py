@@ -1,4 +1,4 @@
-"""Small settings of each task, and the message that refuses wrong ones."""
+"""Small settings of a captioner, and the message that refuses wrong ones."""
 
 import functools
 
@@ -17,30 +17,6 @@ CAPTION = {
     "hard": {},
     "distillation": {},
     "transformer": {},
-}
-CLASSIFY = {
-    "name": "small",
-    "task": "classify",
-    "data": {"name": "mnist", "source": "mnist"},
-    "training": {"epochs": 2},
-    "glimpse": {"glimpses": 4},
-}
-WINDOW = CLASSIFY | {"glimpse": None, "draw": {"steps": 3}}
-LAYERS = CLASSIFY | {"glimpse": None, "classifier": {"widths": [64]}}
-GENERATE = {key: value for key, value in WINDOW.items() if key != "glimpse"}
-GENERATE |= {"task": "generate"}
-READ = {
-    "name": "x",
-    "task": "read",
-    "data": {"name": "words", "source": "words"},
-    "training": {},
-    "reader": {},
-}
-TASKS = {
-    "caption": CAPTION,
-    "classify": CLASSIFY,
-    "generate": GENERATE,
-    "read": READ,
 }
 
 

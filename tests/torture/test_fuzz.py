@@ -21,7 +21,6 @@ import pytest
 import requests
 import served
 import server_process
-import tiny_digits
 from hostile_photos import FORMATS
 from hypothesis import strategies as st
 from made_up_captions import GRID
@@ -104,14 +103,10 @@ def _targets(world, folder: Path, address: str) -> dict[str, Target]:
 
     row = {"path": "a.jpg", "made_by": "model", "caption": "a", "grid": list(GRID)}
     form = server_process.form(photo_bytes(1), b"a.jpg", {"beam": 2, "method": "beam"})
-    tiny_digits.tiny_ram().save(folder / "ram.keras")
     models = [world.model.read_bytes(), SHIPPED.read_bytes()]
     return {
         "photos": Target([photo_bytes(1, f) for f in FORMATS], photo),
         "models": Target(models, read_captioner, "model.keras"),
-        "siblings": Target(
-            [(folder / "ram.keras").read_bytes()], _load_sibling, "model.keras"
-        ),
         "rerankers": Target([reranker_beside(SHIPPED).read_bytes()], load_reranker),
         "settings": Target(
             [world.settings.read_bytes()],
@@ -128,16 +123,24 @@ def _targets(world, folder: Path, address: str) -> dict[str, Target]:
     }
 
 
-def _load_sibling(path: Path):
-    from show_attend_tell.siblings.models import load_model
+def _targets_of_plugins(folder: Path) -> dict[str, Target]:
+    """Return the models of plug-ins, where the package has them."""
+    try:
+        from tiny_digits import tiny_ram
+    except ModuleNotFoundError:
+        return {}
+    from show_attend_tell.siblings.digits.models import CLASSIFIERS
 
-    return load_model(path, "classify")
+    tiny_ram().save(folder / "ram.keras")
+    content = (folder / "ram.keras").read_bytes()
+    return {"plug-ins": Target([content], CLASSIFIERS.load, "model.keras")}
 
 
 @pytest.fixture(scope="module")
 def targets(world, tmp_path_factory) -> Iterator[dict[str, Target]]:
     with served.serving({"tiny": tiny_pipeline()}) as address:
-        yield _targets(world, tmp_path_factory.mktemp("seeds"), address)
+        folder = tmp_path_factory.mktemp("seeds")
+        yield _targets(world, folder, address) | _targets_of_plugins(folder)
 
 
 def _fault(target: Target, content: bytes, folder: Path) -> BaseException | None:

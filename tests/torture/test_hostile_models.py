@@ -14,7 +14,6 @@ import command_line
 import h5py
 import numpy as np
 import pytest
-import tiny_digits
 from artefacts import SECONDS
 from hostile_models import Canaries, changed_weights, hostile_models
 from mutations import zip_of_zeros
@@ -87,7 +86,7 @@ def test_hostile_models_are_refused(world, tmp_path, guard, engine):
     shutil.copy(world.model, path)
     if engine == "sibling":
         arguments = ["export", str(path), "--format", "half", "--out", tmp_path / "x"]
-        tiny_digits.tiny_ram().save(path)
+        pytest.importorskip("tiny_digits").tiny_ram().save(path)
     model, reason = path.read_bytes(), f"{path}: cannot be read as a model"
     for what, content in tally.within_time(hostile_models(model, guard.canaries)):
         path.write_bytes(content)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from tiny_training import change_position, read_checkpoint
 
+from show_attend_tell.config.fields import OptimiserSettings
 from show_attend_tell.config.runs import CHECKPOINT, MODEL
-from show_attend_tell.config.siblings import DigitTrainingSettings
 from show_attend_tell.training.loop import Trainer
 from show_attend_tell.training.optimizer import make_optimizer
 
@@ -25,7 +25,7 @@ class Counting:
     monitored = {"words": 10, "key": "nats"}
 
     def __init__(self, scores, **changes):
-        self.settings = DigitTrainingSettings(**{"epochs": len(scores), **changes})
+        self.settings = OptimiserSettings(**{"epochs": len(scores), **changes})
         self.scores, self.objective = list(scores), self
         self.model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
 

@@ -9,16 +9,17 @@ import dataclasses
 import io
 import tempfile
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import h5py
+import keras
 import numpy as np
 
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import ModelFileError
 from show_attend_tell.runtime.files import atomic_path
 from show_attend_tell.runtime.untrusted import SCALE, quantise
-from show_attend_tell.siblings.models import load_model
 
 # MD5 of the files that Keras downloads: `file_hash` in keras.applications.
 KERAS_FILES = {
@@ -33,7 +34,7 @@ def save_half(
     imagenet: bool = False,
     eight_bit: bool = False,
     beam: int | None = None,
-    task: str = "caption",
+    load_model: Callable[[Path], keras.Model] = load_captioner,
 ) -> int:
     """Write a copy of a model file with smaller weights, atomically.
 
@@ -44,20 +45,17 @@ def save_half(
             weights; for a model trained with a rounded or converted copy of them.
         eight_bit: whether matrices and kernels have 8 bits per weight.
         beam: beam width of the new file; by default the model's.
-        task: the task of the model; only a captioner has ``imagenet`` and ``beam``.
+        load_model: loads the model; only a captioner has ``imagenet`` and ``beam``.
 
     Returns:
         The size of the new file in bytes.
 
     Raises:
-        ModelFileError: the source is no model of the task, a weight does not fit into
+        ModelFileError: the source cannot be loaded, a weight does not fit into
             float16, or ``imagenet`` is set for an encoder that :data:`KERAS_FILES` does
             not list.
     """
-    if task == "caption":
-        model = load_captioner(source)
-    else:
-        model = load_model(Path(source), task)
+    model = load_model(Path(source))
     if beam is not None:
         model.decoding = dataclasses.replace(model.decoding, beam=beam)
     if imagenet:

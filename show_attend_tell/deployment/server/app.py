@@ -1,12 +1,14 @@
 """Serve the web page and ``POST /caption``: a photo in, JSON out."""
 
-from collections.abc import Callable, Mapping, Sequence
+import logging
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 
+import jinja2
 import pydantic
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import FileResponse, JSONResponse, Response
+from fastapi.responses import HTMLResponse, JSONResponse, Response
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
@@ -22,12 +24,14 @@ from show_attend_tell.deployment.server.middleware import Guard, refusal
 from show_attend_tell.deployment.server.photo_programs import add_photo_programs
 from show_attend_tell.deployment.server.request_queue import RequestQueue
 from show_attend_tell.deployment.server.review import add_review
-from show_attend_tell.deployment.server.siblings import add_siblings
 from show_attend_tell.inference.pipeline import CaptioningPipeline
 from show_attend_tell.inference.result import CONFIDENCE_WORDS
-from show_attend_tell.runtime.errors import ShowAttendTellError
+from show_attend_tell.runtime.errors import ShowAttendTellError, one_line
+from show_attend_tell.runtime.plugins import Tab
 
 _STATIC = files(__package__) / "static"
+_PAGE = files(__package__) / "page.html"
+_LOGGER = logging.getLogger(__name__)
 _READ = ["GET", "HEAD"]
 _FORM_BYTES = 100_000  # bytes of a request besides the photo
 
@@ -58,8 +62,7 @@ def create_app(
     examples: Sequence[tuple[str, bytes, str]] = (),
     queue_limit: int = 32,
     hosts: Sequence[str] = ("127.0.0.1", "localhost", "[::1]"),
-    digits: Callable | None = None,
-    reader: Callable | None = None,
+    tabs: Sequence[Tab] = (),
 ) -> FastAPI:
     """Build the application.
 
@@ -69,9 +72,7 @@ def create_app(
         queue_limit: requests that may run or wait together; others are refused.
         hosts: accepted values of the header Host. Others are refused, so that a page
             of another site cannot reach the server through another name.
-        digits: returns the :class:`sibling_models.DigitModels` of the tab of digits;
-            without it the page has no such tab.
-        reader: returns the :class:`sibling_models.WordReader` of the tab of words.
+        tabs: further tabs of the page, with their services.
     """
     queue = RequestQueue(queue_limit)
     app = FastAPI(
@@ -86,12 +87,11 @@ def create_app(
     most = uploads.MEGABYTES * 4_000_000 // 3 + _FORM_BYTES  # of a photo in base64
     app.add_middleware(Guard, max_bytes=most, message=uploads.size_message())
     _add_refusals(app)
-    tabs = {"digits": digits is not None, "words": reader is not None}
-    _add_page(app, pipelines, examples, tabs)
+    pages = _add_tabs(app, tabs, queue)
+    _add_page(app, pipelines, examples, pages)
     add_captions(app, pipelines, queue)
     add_review(app, pipelines)
     add_photo_programs(app, pipelines, queue)
-    add_siblings(app, digits, reader, queue)
     return app
 
 
@@ -99,11 +99,13 @@ def _add_page(
     app: FastAPI,
     pipelines: Mapping[str, CaptioningPipeline],
     examples: Sequence[tuple[str, bytes, str]],
-    tabs: Mapping[str, bool],
+    pages: Mapping[Tab, str],
 ) -> None:
+    html = _render(pages)
+
     @app.api_route("/", methods=_READ, include_in_schema=False)
-    async def page() -> FileResponse:
-        return FileResponse(str(_STATIC / "index.html"))
+    async def page() -> HTMLResponse:
+        return HTMLResponse(html)
 
     @app.head("/about", include_in_schema=False)
     @app.get("/about", summary="Models, examples and limits.")
@@ -116,7 +118,7 @@ def _add_page(
             "confidence_words": CONFIDENCE_WORDS,
             "megabytes": uploads.MEGABYTES,
             "megapixels": uploads.MEGAPIXELS,
-            **tabs,
+            "tabs": [tab.name for tab in pages],
         }
 
     @app.api_route("/examples/{number}", methods=_READ, include_in_schema=False)
@@ -125,7 +127,41 @@ def _add_page(
             raise HTTPException(404, "no such example")
         return Response(examples[number][1], media_type="image/jpeg")
 
+    for tab in pages:  # before /static, which has every other file
+        files_of_tab = StaticFiles(directory=str(tab.folder))
+        app.mount(f"/static/{tab.name}", files_of_tab, name=f"static of {tab.name}")
     app.mount("/static", StaticFiles(directory=str(_STATIC)), name="static")
+
+
+def _add_tabs(app: FastAPI, tabs: Sequence[Tab], queue: RequestQueue) -> dict[Tab, str]:
+    """Add the services of tabs; return the HTML of each tab.
+
+    A tab that cannot be opened is left out with a warning of one line.
+    """
+    pages = {}
+    for tab in tabs:
+        try:
+            router = tab.router(queue)
+            html = (tab.folder / "tab.html").read_text(encoding="utf-8")
+            app.include_router(router)
+        except Exception as error:  # of a stranger's code
+            reason = one_line(error)
+            _LOGGER.warning("the tab %r is left out: %s", tab.name, reason)
+            continue
+        pages[tab] = html
+    return pages
+
+
+def _render(pages: Mapping[Tab, str]) -> str:
+    """Return the page with the elements of further tabs."""
+    environment = jinja2.Environment(
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    template = environment.from_string(_PAGE.read_text(encoding="utf-8"))
+    return template.render(tabs=list(pages.items()))
 
 
 def _add_refusals(app: FastAPI) -> None:

@@ -1,6 +1,6 @@
 """Advance the gated cell, and initialise its recurrent matrix.
 
-The captioner's decoder, DRAW, RAM and the word reader all use this cell.
+The captioner's decoder uses this cell, and so do models of plug-ins.
 """
 
 import keras

@@ -1,7 +1,6 @@
 """Train hard attention by the lower bound L_s, Sec. 4.1 of arXiv:1502.03044v3.
 
 This file holds sampling, rewards, baselines and surrogate loss.
-:mod:`siblings.ram.model` samples the places of glimpses with the same baselines.
 REINFORCE (Williams, 1992) with CIDEr as the reward is in :mod:`training.self_critical`.
 
 At every step one location is sampled, s_t ~ Multinoulli(alpha_t), Eq. (8), and the

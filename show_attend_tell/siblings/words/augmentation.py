@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from keras import ops
 
-from show_attend_tell.data.words import HEIGHT, LEAST_DEVIATION, WIDTH
+from show_attend_tell.siblings.words.data import HEIGHT, LEAST_DEVIATION, WIDTH
 
 FARTHEST = 2.0  # pixels by which a crop moves, at most
 ZOOM = 0.08  # share by which each side grows or shrinks, at most
@@ -78,7 +78,7 @@ def change_crops(crops, changes: Changes):
 
 
 def normalised(crops):
-    """Return crops (B, H, W) as :func:`data.words.normalise` does, as a tensor."""
+    """Return crops (B, H, W) as :func:`words.data.normalise` does, as a tensor."""
     x = ops.cast(crops, "float32")
     mean = ops.mean(x, axis=(1, 2), keepdims=True)
     deviation = ops.std(x, axis=(1, 2), keepdims=True)

@@ -32,10 +32,10 @@ from typing import NamedTuple
 import keras
 from keras import ops
 
-from show_attend_tell.data.words import STEPS, TOKENS
 from show_attend_tell.models.decoder_interface import MatrixLayer
 from show_attend_tell.models.lstm.attention import attend
-from show_attend_tell.siblings.layers import Cell
+from show_attend_tell.siblings.common.layers import Cell
+from show_attend_tell.siblings.words.data import STEPS, TOKENS
 
 # The layer that receives I.
 _FED = {"rnn1_start": 1, "rnn1": 1, "rnn2": 1, "rnn2_factored": 2}
@@ -54,7 +54,7 @@ class WordDecoder(MatrixLayer):
     """Generate characters from annotations.
 
     Args:
-        settings: a :class:`config.words.ReaderSettings`.
+        settings: a :class:`words.settings.ReaderSettings`.
         inputs: C, width of an annotation, or F.
         seed: seed of the initial weights.
     """

@@ -13,13 +13,13 @@ import numpy as np
 from keras import ops
 from keras.initializers import HeNormal
 
-from show_attend_tell.data.words import HEIGHT, WIDTH
 from show_attend_tell.models.decoder_interface import MatrixLayer
-from show_attend_tell.siblings.layers import make_dense
+from show_attend_tell.siblings.common.layers import make_dense
 from show_attend_tell.siblings.words.convolutions import (
     MOMENTUM,
     RecursiveConvolution,
 )
+from show_attend_tell.siblings.words.data import HEIGHT, WIDTH
 
 POOL = 2  # pixels, and the stride of pooling
 
@@ -28,7 +28,7 @@ class CropEncoder(MatrixLayer):
     """Compute the annotations of crops.
 
     Args:
-        settings: a :class:`config.words.ReaderSettings`.
+        settings: a :class:`words.settings.ReaderSettings`.
         seed: seed of the initial weights and of dropout.
     """
 

@@ -10,9 +10,11 @@ from rapidfuzz.distance import Levenshtein
 from show_attend_tell.config import runs
 from show_attend_tell.config.settings import read_experiment_file
 from show_attend_tell.inference.visualization.attention_figure import save_figure
-from show_attend_tell.siblings.evaluation import Measured, Report, evaluate_run
+from show_attend_tell.siblings.common.evaluation import Measured, Report, evaluate_run
+from show_attend_tell.siblings.words.data import read_split
 from show_attend_tell.siblings.words.figures import draw_reading
 from show_attend_tell.siblings.words.generation import Lexicon, Searcher
+from show_attend_tell.siblings.words.models import READERS
 from show_attend_tell.siblings.words.reading import best_readings
 
 DRAWN = 6  # crops whose attention is drawn
@@ -53,7 +55,7 @@ def measure(run: Measured, beam: int = 1, lexicon: Lexicon | None = None) -> Rep
     return Report(scores, [head, *_describe(scores)], figures, suffix)
 
 
-evaluate = functools.partial(evaluate_run, measure)
+evaluate = functools.partial(evaluate_run, measure, READERS, read_split)
 
 
 def _describe(scores: dict) -> list[str]:

@@ -3,13 +3,13 @@
 import numpy as np
 from matplotlib.figure import Figure
 
-from show_attend_tell.data.words import HEIGHT
 from show_attend_tell.inference.visualization.attention_figure import attention_figure
 from show_attend_tell.inference.visualization.pages import (
     photo_values,
     text_values,
 )
 from show_attend_tell.runtime.errors import CaptionError
+from show_attend_tell.siblings.words.data import HEIGHT
 from show_attend_tell.siblings.words.model import Reader
 from show_attend_tell.siblings.words.reading import Reading
 

@@ -10,7 +10,12 @@ from keras import ops
 from rapidfuzz.distance import Levenshtein
 from rapidfuzz.process import cdist
 
-from show_attend_tell.data.words import (
+from show_attend_tell.models.decoding.beam import beam_search
+from show_attend_tell.models.decoding.sampling import greedy
+from show_attend_tell.reference.hypotheses import Hypotheses
+from show_attend_tell.runtime.backend import compiled
+from show_attend_tell.runtime.errors import DataError
+from show_attend_tell.siblings.words.data import (
     END,
     MAX_LENGTH,
     PAD,
@@ -22,11 +27,6 @@ from show_attend_tell.data.words import (
     normalise,
     read_word_file,
 )
-from show_attend_tell.models.decoding.beam import beam_search
-from show_attend_tell.models.decoding.sampling import greedy
-from show_attend_tell.reference.hypotheses import Hypotheses
-from show_attend_tell.runtime.backend import compiled
-from show_attend_tell.runtime.errors import WordsError
 from show_attend_tell.siblings.words.model import (
     Reader,
     shifted,
@@ -50,18 +50,18 @@ class Lexicon:
         words: the words, in any case.
 
     Raises:
-        WordsError: a word is too long or has unknown characters, or there are no words.
+        DataError: a word is too long or has unknown characters, or there are no words.
     """
 
     def __init__(self, words: Sequence[str]):
         self.words = tuple(dict.fromkeys(map(fold, words)))
         if not self.words:
-            raise WordsError("`lexicon` must have a word or more. Received: none")
+            raise DataError("`lexicon` must have a word or more. Received: none")
         self.digest = hashlib.sha256("\n".join(self.words).encode()).hexdigest()
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Load a text file, see :func:`data.words.read_word_file`."""
+        """Load a text file, see :func:`words.data.read_word_file`."""
         return cls(read_word_file(path))
 
     def nearest(self, word: str) -> list[str]:
@@ -111,7 +111,7 @@ class Searcher:
 
         Args:
             crop: (32, 100) uint8.
-            words: their tokens, (N, 24), see :func:`data.words.encode_words`.
+            words: their tokens, (N, 24), see :func:`words.data.encode_words`.
         """
         image, parts = images_of(crop[None], 1), []
         for first in range(0, len(words), self.batch):

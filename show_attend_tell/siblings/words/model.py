@@ -8,12 +8,12 @@ the equations.
 import keras
 from keras import ops
 
-from show_attend_tell.config.words import ReaderSettings
-from show_attend_tell.data.words import PAD, START
 from show_attend_tell.models.losses import token_losses
-from show_attend_tell.siblings.layers import SiblingModel
+from show_attend_tell.siblings.common.layers import SiblingModel
+from show_attend_tell.siblings.words.data import PAD, START
 from show_attend_tell.siblings.words.decoder import WordDecoder
 from show_attend_tell.siblings.words.encoder import CropEncoder
+from show_attend_tell.siblings.words.settings import ReaderSettings
 
 
 @keras.saving.register_keras_serializable("show_attend_tell")

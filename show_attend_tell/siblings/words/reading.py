@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 
-from show_attend_tell.data.words import decode, read_crop
 from show_attend_tell.inference.batch import (
     BatchReport,
     distinct_photos,
@@ -20,6 +19,7 @@ from show_attend_tell.inference.result import Failure
 from show_attend_tell.runtime.errors import OutputFileError, PhotoError
 from show_attend_tell.runtime.progress import progress_bar
 from show_attend_tell.runtime.read_ahead import read_ahead
+from show_attend_tell.siblings.words.data import decode, read_crop
 from show_attend_tell.siblings.words.generation import Searcher
 
 _FIELDS = {"path": text, "word": text, "log_prob": finite, "made_by": text}

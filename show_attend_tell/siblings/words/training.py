@@ -7,22 +7,30 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from show_attend_tell.config.words import ReadExperiment
-from show_attend_tell.data.words import PAD, STEPS, TOKENS, WordData, encode_words
 from show_attend_tell.inference.visualization.attention_figure import figure_to_array
 from show_attend_tell.runtime.backend import UNROLLED
-from show_attend_tell.siblings.training import SiblingTask, train_task
+from show_attend_tell.siblings.common.training import SiblingTask, train_task
 from show_attend_tell.siblings.words.augmentation import (
     Changes,
     change_crops,
     draw_changes,
     normalised,
 )
+from show_attend_tell.siblings.words.data import (
+    PAD,
+    STEPS,
+    TOKENS,
+    WordData,
+    encode_words,
+    read_split,
+)
 from show_attend_tell.siblings.words.evaluation import score_words
 from show_attend_tell.siblings.words.figures import draw_reading
 from show_attend_tell.siblings.words.generation import Searcher
 from show_attend_tell.siblings.words.model import Reader, shifted, word_losses
+from show_attend_tell.siblings.words.models import READERS
 from show_attend_tell.siblings.words.reading import best_readings
+from show_attend_tell.siblings.words.settings import ReadExperiment
 from show_attend_tell.training.tensorboard_log import CurveLog
 
 SHOWN = 4  # validation crops whose attention is shown in TensorBoard
@@ -52,6 +60,8 @@ class ReadTask(SiblingTask):
     """
 
     other = "other words"
+    models = READERS
+    read_split = staticmethod(read_split)
     monitored = {
         "words": len(TOKENS),
         "key": "character_loss",

@@ -1,48 +1,16 @@
-"""A server of all models of the page, and the page opened in a browser."""
+"""A server of two captioners, and the page opened in a browser."""
 
 import pytest
-from chromium import browser as start_browser
-from chromium import shown_as, upload, wait
+from page_fixtures import browser, captioned, page  # noqa: F401
 from served import serving
-from tiny_digits import tiny_models
-from tiny_pipeline import photo_bytes, with_decoding
-from tiny_reader import tiny_page_reader
+from tiny_pipeline import with_decoding
 
 OWN = {"locations": "sampled", "seed": 6}  # decoding of the second model
 
 
 @pytest.fixture(scope="session")
 def address(pipeline):
-    """The address of a server of two captioners, digits and words."""
+    """The address of a server of two captioners."""
     models = {"Tiny": pipeline, "second": with_decoding(pipeline, **OWN)}
-    others = {"digits": tiny_models, "reader": tiny_page_reader}
-    with serving(models, **others) as address:
+    with serving(models) as address:
         yield address
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    downloads = tmp_path_factory.mktemp("downloads")
-    with start_browser(downloads, offline=False) as started:
-        started.downloads = downloads
-        yield started
-
-
-@pytest.fixture
-def page(request, browser, address):
-    """The page, opened again, without motion so that all words are shown together.
-
-    A test may give the arguments of :func:`chromium.shown_as`.
-    """
-    shown_as(browser, **getattr(request, "param", {}))
-    browser.get(address)
-    wait(browser, lambda b: b.find_element("id", "tabs").is_displayed())
-    return browser
-
-
-@pytest.fixture
-def captioned(page, tmp_path):
-    """The page with the caption of a photo."""
-    upload(page, "file", tmp_path / "été 1.png", photo_bytes())
-    wait(page, lambda b: b.find_element("id", "announced").get_property("textContent"))
-    return page

@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 import requests
 import tiny_transformer
+from fastapi import APIRouter
 from PIL import Image
 from served import post as ask
 from served import serving
-from tiny_digits import drawing_bytes
 from tiny_pipeline import photo_bytes, with_decoding
-from tiny_reader import crop_bytes
 
 from show_attend_tell.cli import main as cli
 from show_attend_tell.deployment.server.serve import take_port
 from show_attend_tell.inference.pipeline import CaptioningPipeline
 from show_attend_tell.runtime.errors import PortError
+from show_attend_tell.runtime.plugins import Tab
 
 
 def test_the_response_is_the_caption_that_the_package_writes(
@@ -139,40 +139,29 @@ def test_samples_follow_their_seed_and_their_temperature(address):
     assert len({hot["text"], *(o["text"] for o in hot["alternatives"])}) > 2
 
 
-CAPTION, CLASSIFY, READ = "caption", "digits/classify", "read"
-
-
 @pytest.mark.parametrize(
-    ("service", "content", "form", "status", "text"),
+    ("content", "form", "status", "text"),
     [
-        (CAPTION, b"no photo", {}, 415, "`photo` must be a photo"),
-        (CAPTION, b"", {}, 415, "`photo` must be a photo"),
-        (CAPTION, b"x" * 1_050_000, {}, 413, "at most 1 MB"),
-        (CAPTION, b"x" * 3_000_000, {}, 413, "at most 1 MB"),
-        (CAPTION, photo_bytes(size=(1200, 1000)), {}, 413, "at most 1 megapixels"),
-        (CAPTION, None, {"beam": "11"}, 422, "`beam`: "),
-        (CAPTION, None, {"beam": "0"}, 422, "`beam`: "),
-        (CAPTION, None, {"temperature": "0"}, 422, "`temperature`: "),
-        (CAPTION, None, {"method": "guess"}, 422, "`method`: "),
-        (CAPTION, None, {"model": "other"}, 422, "`model` must be one of"),
-        (CAPTION, None, {"region": "1,2,3"}, 422, "four numbers"),
-        (CAPTION, None, {"region": "a"}, 422, "four numbers"),
-        (CAPTION, None, {"region": "0,0,97,10"}, 422, "inside the photo, 0,0,96,72"),
-        (CAPTION, None, {"region": "9,9,9,20"}, 422, "x0 < x1"),
-        (CAPTION, None, {"region": "0,0,1,72"}, 422, "overlap"),  # cropped away
-        (CAPTION, None, {"region": "1," * 200}, 422, "200 characters"),
-        (CLASSIFY, drawing_bytes(9, 9), {}, 422, "`photo` must show a digit. "),
-        (READ, crop_bytes(" "), {}, 422, "`photo` must show a word. "),
-        (CLASSIFY, b"none", {}, 415, "`photo` must be a photo"),
-        (READ, b"none", {}, 415, "`photo` must be a photo"),
-        (CLASSIFY, photo_bytes(size=(1200, 900)), {}, 413, "at most 1 megapixels"),
-        (CLASSIFY, bytes(1_050_000), {}, 413, "at most 1 MB"),
-        (READ, bytes(2_000_000), {}, 413, "at most 1 MB"),
-        (CLASSIFY, drawing_bytes(), {"seed": -1}, 422, "`seed`: "),
+        (b"no photo", {}, 415, "`photo` must be a photo"),
+        (b"", {}, 415, "`photo` must be a photo"),
+        (b"x" * 1_050_000, {}, 413, "at most 1 MB"),
+        (b"x" * 3_000_000, {}, 413, "at most 1 MB"),
+        (photo_bytes(size=(1200, 1000)), {}, 413, "at most 1 megapixels"),
+        (None, {"beam": "11"}, 422, "`beam`: "),
+        (None, {"beam": "0"}, 422, "`beam`: "),
+        (None, {"temperature": "0"}, 422, "`temperature`: "),
+        (None, {"method": "guess"}, 422, "`method`: "),
+        (None, {"model": "other"}, 422, "`model` must be one of"),
+        (None, {"region": "1,2,3"}, 422, "four numbers"),
+        (None, {"region": "a"}, 422, "four numbers"),
+        (None, {"region": "0,0,97,10"}, 422, "inside the photo, 0,0,96,72"),
+        (None, {"region": "9,9,9,20"}, 422, "x0 < x1"),
+        (None, {"region": "0,0,1,72"}, 422, "overlap"),  # cropped away
+        (None, {"region": "1," * 200}, 422, "200 characters"),
     ],
 )
-def test_refusals_are_one_line_of_json(address, service, content, form, status, text):
-    response = ask(address, service, content, **form)
+def test_refusals_are_one_line_of_json(address, content, form, status, text):
+    response = ask(address, content=content, **form)
     assert response.status_code == status
     error = response.json()["error"]
     assert text in error
@@ -261,3 +250,36 @@ def test_the_field_region_gives_the_caption_of_the_region(address, pipeline, tmp
     np.testing.assert_allclose(found["region"], expected.region, atol=1e-6)
     for none in ({}, {"region": ""}):
         assert ask(address, **none).json()["region"] is None
+
+
+def broken_router(queue):
+    raise RuntimeError("two\nlines")
+
+
+def no_router(queue):
+    return APIRouter()
+
+
+def test_a_tab_that_cannot_be_opened_is_left_out_with_one_line(
+    pipeline, tmp_path, caplog
+):
+    (tmp_path / "tab.html").write_text("<p>here</p>")
+    good, broken, empty = (
+        Tab(name, "A < B", "", folder, router)
+        for name, folder, router in (
+            ("good", tmp_path, no_router),
+            ("broken", tmp_path, broken_router),
+            ("empty", tmp_path / "absent", no_router),
+        )
+    )
+    with serving({"t": pipeline}, tabs=(broken, empty, good)) as address:
+        assert requests.get(f"{address}/about", timeout=60).json()["tabs"] == ["good"]
+        page = requests.get(address, timeout=60).text
+        static = requests.get(f"{address}/static/good/tab.html", timeout=60)
+    assert "<p>here</p></main>" in page
+    assert ">A &lt; B</button>" in page
+    assert "broken" not in page
+    assert static.text == "<p>here</p>"
+    messages = [m for m in caplog.messages if "left out" in m]
+    assert messages[0] == "the tab 'broken' is left out: two lines"
+    assert messages[1].startswith("the tab 'empty' is left out: ")

@@ -3,7 +3,6 @@
 import numpy as np
 from keras import ops
 
-from show_attend_tell.data.words import normalise
 from show_attend_tell.siblings.words.augmentation import (
     GAMMAS,
     Changes,
@@ -12,6 +11,7 @@ from show_attend_tell.siblings.words.augmentation import (
     make_transform,
     normalised,
 )
+from show_attend_tell.siblings.words.data import normalise
 
 CROPS = np.random.default_rng(0).integers(0, 256, (6, 32, 100), np.uint8)
 ROWS, COLUMNS = np.mgrid[:32, :100]

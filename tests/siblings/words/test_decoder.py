@@ -6,8 +6,8 @@ from keras import ops
 from oracle import lstm_update
 from tiny_reader import VARIANTS, name_of, settings_of
 
-from show_attend_tell.data.words import END, STEPS, TOKENS
 from show_attend_tell.reference.beam import softmax
+from show_attend_tell.siblings.words.data import END, STEPS, TOKENS
 from show_attend_tell.siblings.words.decoder import WordDecoder
 
 B, T, C, L, F = 2, 4, 10, 6, 9

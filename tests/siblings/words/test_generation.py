@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tiny_reader import TINY, VARIANTS, drawn_words, settings_of
 
-from show_attend_tell.data.words import END, decode, encode_words
+from show_attend_tell.siblings.words.data import END, decode, encode_words
 from show_attend_tell.siblings.words.generation import Searcher
 from show_attend_tell.siblings.words.model import Reader
 

@@ -5,7 +5,7 @@ import pytest
 from keras import ops
 from tiny_reader import TINY, drawn_words, settings_of
 
-from show_attend_tell.data.words import PAD, START, encode_words, normalise
+from show_attend_tell.siblings.words.data import PAD, START, encode_words, normalise
 from show_attend_tell.siblings.words.model import Reader, shifted, word_losses
 
 

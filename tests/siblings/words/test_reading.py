@@ -11,12 +11,12 @@ from PIL import Image
 from shell import exit_code
 from tiny_reader import drawn_words, random_reader, settings_of
 
-from show_attend_tell.data.words import encode_words
 from show_attend_tell.inference.result import Failure
-from show_attend_tell.runtime.errors import OutputFileError, WordsError
-from show_attend_tell.siblings.models import load_model
+from show_attend_tell.runtime.errors import DataError, OutputFileError
+from show_attend_tell.siblings.words.data import encode_words
 from show_attend_tell.siblings.words.generation import Lexicon, Searcher
 from show_attend_tell.siblings.words.model import Reader
+from show_attend_tell.siblings.words.models import READERS
 from show_attend_tell.siblings.words.reading import (
     best_readings,
     read_files,
@@ -35,7 +35,7 @@ def model_file(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def search(model_file):
-    return Searcher(load_model(model_file, "read"), batch=3)
+    return Searcher(READERS.load(model_file), batch=3)
 
 
 @pytest.fixture
@@ -159,7 +159,7 @@ def test_a_lexicon_has_each_word_once(tmp_path):
     path.write_text("Hotel\nhostel\n\nHOTEL\nmotel\n")
     assert Lexicon.load(path).words == ("hotel", "hostel", "motel")
     for words in ([], ["new york"]):
-        with pytest.raises(WordsError):
+        with pytest.raises(DataError):
             Lexicon(words)
 
 

@@ -8,12 +8,12 @@ import tensorflow as tf
 from tiny_reader import experiment, prepare_words
 
 from show_attend_tell.config.experiments import load_experiment
-from show_attend_tell.data.words import PAD, WordData, encode_words
-from show_attend_tell.siblings.models import load_model, shipped_file
 from show_attend_tell.siblings.words import training
 from show_attend_tell.siblings.words.convolutions import convolve
+from show_attend_tell.siblings.words.data import PAD, WordData, encode_words
 from show_attend_tell.siblings.words.generation import Searcher
 from show_attend_tell.siblings.words.model import Reader
+from show_attend_tell.siblings.words.models import READERS
 from show_attend_tell.siblings.words.reading import best_readings
 from show_attend_tell.siblings.words.training import LENGTHS, ReadTask, split_targets
 
@@ -50,7 +50,7 @@ def test_photos_of_words_continue_the_packaged_reader(work, tmp_path):
     tables = {"reader": dataclasses.asdict(given.reader)}
     tables["training"] = {"init_from": given.training.init_from}
     model = ReadTask.open(experiment("made-up", **tables), work, tmp_path).model
-    packaged = load_model(shipped_file("read"), "read")
+    packaged = READERS.load_shipped()
     for one, other in zip(model.weights, packaged.weights, strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -122,7 +122,7 @@ def test_a_reader_learns_64_words_by_heart(tmp_path, reader, epochs):
     chosen = experiment(training=settings, reader=reader)
     done = training.train(chosen, work, tmp_path / "runs", progress=False)
     data = WordData.open(work / "made-up", "train")
-    readings = best_readings(Searcher(load_model(done.model, "read")), data.images)
+    readings = best_readings(Searcher(READERS.load(done.model)), data.images)
     assert [reading.word for reading in readings] == data.words
 
 

@@ -1,7 +1,13 @@
 "use strict";
-// Start the page; its tabs: photos, folders, and those whose models the server has.
+// Start the page; its tabs: photos, folders, and the tabs of plug-ins.
 
 const tabs = [{ name: "photos" }]; // in the order of the page
+const starters = []; // of the tabs of plug-ins
+
+// Call a function of a plug-in when the page starts; it adds its tab.
+function onStart(start) {
+  starters.push(start);
+}
 
 function selectTab(name) {
   for (const tab of tabs) {
@@ -39,9 +45,15 @@ async function startPage() {
   const about = await (await fetch("about")).json();
   startPhotos(about);
   startFolder();
-  if (about.digits) startDigits();
-  if (about.words) startReading();
+  for (const start of starters) {
+    try {
+      start();
+    } catch (error) {
+      console.error(error); // the other tabs work
+    }
+  }
   wireTabs();
 }
 
-startPage();
+// After the scripts of plug-ins, which are deferred too.
+document.addEventListener("DOMContentLoaded", startPage);

@@ -1,0 +1,147 @@
+"""Define the task of the captioner, and what the commands ask of every task."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import click
+from click.core import ParameterSource
+
+from show_attend_tell.runtime import plugins
+
+
+def _settings() -> type:
+    from show_attend_tell.config.settings import Experiment
+
+    return Experiment
+
+
+def _train(*arguments, **options):
+    from show_attend_tell.training.train import train
+
+    return train(*arguments, **options)
+
+
+def _evaluate(experiment, work, runs, split, options: Mapping) -> list[str]:
+    """Score the captions of a file, or of a run's model with each beam width."""
+    from show_attend_tell.evaluation import evaluate as evaluation
+    from show_attend_tell.evaluation.report import table
+
+    scoring = {"tokenizer": options["tokenizer"], "spice": options["spice"]}
+    file = options["captions"]
+    if file is not None:
+        return table([evaluation.score_file(file, experiment, work, split, **scoring)])
+    scoring |= {name: options[name] for name in ("mirror", "reranker", "boxes")}
+    scoring["model"] = options["models"] or None
+    reports = [
+        evaluation.evaluate(experiment, work, runs, split, beam, **scoring)
+        for beam in dict.fromkeys(options["beams"] or (None,))
+    ]
+    return table(reports)
+
+
+def _load_model(path: Path):
+    from show_attend_tell.models.saving import load_captioner
+
+    return load_captioner(path)
+
+
+CAPTIONING = plugins.Task(
+    name="caption",
+    described="with captions",
+    settings=_settings,
+    train=_train,
+    evaluate=_evaluate,
+    load_model=_load_model,
+    models=frozenset({"Captioner"}),
+    commands=frozenset({"average", "calibrate", "fit-reranker"}),
+    accepts={
+        "prepare": frozenset({"--limit"}),
+        "features": frozenset({"--limit"}),
+        "train": frozenset({"--limit", "--init-from"}),
+        "eval": frozenset(
+            {
+                "--limit",
+                "--beam",
+                "--captions",
+                "--model",
+                "--mirror",
+                "--reranker",
+                "--boxes",
+                "--tokenizer",
+                "--spice",
+            }
+        ),
+        "export": frozenset(
+            {
+                "--format saved_model",
+                "--format litert",
+                "--format onnx",
+                "--beam",
+                "--accept-imagenet",
+            }
+        ),
+    },
+)
+
+
+def tasks() -> dict[str, plugins.Task]:
+    """Return the captioner's task, and the tasks of plug-ins, by name."""
+    return {CAPTIONING.name: CAPTIONING, **plugins.tasks()}
+
+
+def task_of_model(path: Path) -> plugins.Task:
+    """Return the task of a model file; the captioner's if the file is no model."""
+    from show_attend_tell.reference.model_file import class_of
+
+    name = class_of(path)  # its loader reports a fault
+    if name in CAPTIONING.models:
+        return CAPTIONING
+    owners = (task for task in plugins.tasks().values() if name in task.models)
+    return next(owners, CAPTIONING)
+
+
+def require_accepted(
+    task: plugins.Task, received: object, subject: str = "an experiment"
+) -> None:
+    """Raise a usage error if a task does not accept the running command or its options.
+
+    Args:
+        task: the task.
+        received: the experiment or the model that has this task.
+        subject: name of what was received.
+    """
+    context = click.get_current_context()
+    command = str(context.command.name)
+    every = tasks().values()
+    accepting = [t.described for t in every if command in t.commands]
+    if accepting and command not in task.commands:
+        raise _not_accepted(command, accepting, task, received, subject)
+    for option in _options_given(context):
+        accepting = [
+            t.described for t in every if option in t.accepted_options(command)
+        ]
+        if accepting and option not in task.accepted_options(command):
+            raise _not_accepted(option, accepting, task, received, subject)
+
+
+def _not_accepted(
+    name: str,
+    accepting: list[str],
+    task: plugins.Task,
+    received: object,
+    subject: str,
+) -> click.UsageError:
+    return click.UsageError(
+        f"{name} needs {subject} {' or '.join(accepting)}. Received: {received}, whose "
+        f"task is {task.name!r}."
+    )
+
+
+def _options_given(context: click.Context) -> Iterator[str]:
+    """Yield the options on the command line, each without and with its value."""
+    for parameter in context.command.get_params(context):
+        name = str(parameter.name)
+        if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
+            option = max(parameter.opts, key=len)
+            yield option
+            yield f"{option} {context.params.get(name)}"

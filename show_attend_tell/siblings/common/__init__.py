@@ -1,0 +1,1 @@
+"""Layers, training, evaluation and services that the plug-ins share."""

@@ -1,0 +1,137 @@
+"""Train a model on every example once an epoch: the updates and the compiled step."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Protocol, Self
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from show_attend_tell.config import runs
+from show_attend_tell.config.settings import AnyExperiment
+from show_attend_tell.runtime.read_ahead import read_ahead
+from show_attend_tell.siblings.common.evaluation import ReadSplit
+from show_attend_tell.siblings.common.models import TaskModels
+from show_attend_tell.training.loop import Summary, Task, Trainer
+
+_AHEAD = 4  # batches made ahead of training
+
+
+class Examples(Protocol):
+    """Prepared data of a split."""
+
+    images: np.ndarray
+
+    def digest(self) -> str: ...  # noqa: D102
+
+
+class SiblingTask(Task):
+    """The shared half of the trainings, which use every example once an epoch.
+
+    An epoch leaves out the examples after its last whole batch, different examples in
+    every epoch, because a smaller batch would need another graph. The task is its own
+    objective; a subclass also has ``make_batch``, which returns the arrays of a batch,
+    a tuple, from the rows of its examples and the seed of its random numbers.
+
+    Attributes:
+        models: the models of the task.
+        read_split: reads the prepared data.
+        step: the training step, a ``tf.function`` of these arrays as tensors, which
+            returns values to log.
+
+    Args:
+        experiment: the settings.
+        data: the training data.
+    """
+
+    models: TaskModels
+    read_split: ReadSplit
+    step: Callable
+
+    def __init__(self, experiment: AnyExperiment, data: Examples):
+        super().__init__(experiment)
+        self.digest = data.digest()
+        self.model = self.models.build(experiment)
+        self.objective, self.count = self, len(data.images)
+        self.batch = min(self.settings.batch_size, self.count)
+
+    @classmethod
+    def open(cls, experiment: AnyExperiment, work: Path, runs_folder: Path) -> Self:
+        """Return the task with the prepared data and the initial model."""
+        data, validation = (
+            cls.read_split(experiment, work, split) for split in ("train", "val")
+        )
+        task = cls(experiment, data, validation)
+        if source := experiment.training.init_from:
+            cls.models.set_weights_from(source, task.model, runs_folder)
+            task.starts_trained = task.start_counts = True
+        return task
+
+    @property
+    def steps(self) -> int:
+        """Number of updates in an epoch."""
+        return self.count // self.batch
+
+    def updates(self, epoch: int, start: int = 0) -> Iterator[dict]:
+        """Apply the updates of an epoch from number `start` on; yield values to log."""
+        batches, numbers = self.batches(epoch, start), range(start, self.steps)
+        for batch in read_ahead(lambda _: next(batches), numbers, _AHEAD):
+            yield self.step(*tf.nest.map_structure(tf.constant, batch))
+
+    def batches(self, epoch: int, start: int = 0) -> Iterator[tuple]:
+        """Yield batches; each depends only on the seed, the epoch and its number."""
+        seed, B = self.settings.seed, self.batch
+        order = np.random.default_rng([seed, epoch]).permutation(self.count)
+        for number in range(start, self.steps):
+            rows = order[number * B : (number + 1) * B]
+            yield self.make_batch(rows, [seed, epoch, number])
+
+
+def train_task(
+    task_class: type[SiblingTask],
+    experiment: AnyExperiment,
+    work: str | Path = "prepared",
+    runs_folder: str | Path = "experiments/runs",
+    resume: bool = False,
+    overwrite: bool = False,
+    progress: bool = True,
+) -> Summary:
+    """Train the model of an experiment and write its run folder.
+
+    See :func:`training.train.train` for the arguments after ``experiment``.
+
+    Raises:
+        DataError: the prepared data are absent or damaged.
+        ModelFileError: the initial model is absent, damaged, or of other settings.
+        RunError: there is nothing to resume, or an earlier run would be overwritten.
+        TrainingError: training has diverged; the last good checkpoint and model are
+            kept.
+        KeyboardInterrupt: after the checkpoint was written, or in the first update.
+    """
+    trainer = Trainer(task_class.open(experiment, Path(work), Path(runs_folder)))
+    # Last, as it may replace a run.
+    with runs.lock_run(experiment, runs_folder):
+        run = runs.open_run(experiment, runs_folder, resume, overwrite)
+        return trainer.run(run, resume, progress)
+
+
+def compile_step(model: keras.Model, values_of: Callable[..., dict], jit_compile: bool):
+    """Return a compiled function of a batch that applies the gradient of its loss.
+
+    Args:
+        model: the model, which is compiled before the first update.
+        values_of: returns ``loss`` and other values to log, from the batch's tensors.
+        jit_compile: whether XLA compiles.
+    """
+    weights = [weight.value for weight in model.trainable_weights]
+
+    def step(*batch):
+        with tf.GradientTape() as tape:
+            values = values_of(*batch)
+        zero = tf.UnconnectedGradients.ZERO  # of weights that no term reaches
+        gradients = tape.gradient(values["loss"], weights, unconnected_gradients=zero)
+        model.optimizer.apply(gradients)
+        return values
+
+    return tf.function(step, autograph=False, jit_compile=jit_compile)

@@ -1,0 +1,1 @@
+"""Classify digits by glimpses (RAM) and generate them step by step (DRAW)."""

@@ -1,0 +1,96 @@
+"""Define what all classifiers of digits share, and the classifiers of whole pictures.
+
+The latter are the baselines of Sec. 4.1 of arXiv:1406.6247.
+"""
+
+import keras
+import numpy as np
+from keras import ops
+
+from show_attend_tell.siblings.common.layers import SiblingModel, make_dense
+from show_attend_tell.siblings.digits.settings import ClassifierSettings
+
+FILTERS, FILTER, STRIDE = 8, 10, 5  # of the paper's convolution
+
+
+class DigitClassifier(SiblingModel):
+    """A classifier of pictures; a subclass adds its layers and :meth:`call`.
+
+    Attributes:
+        glimpses: number of glimpses at a picture, 0 if the model sees it whole.
+
+    Args:
+        settings: see :class:`SiblingModel`, as for ``seed``.
+        canvas: H, side of a picture in pixels.
+        classes: number of classes.
+    """
+
+    sizes = ("canvas", "classes")
+    glimpses = 0
+
+    def __init__(self, settings, canvas, classes=10, seed=0, **kwargs):
+        super().__init__(settings, seed, **kwargs)
+        self.canvas, self.classes = canvas, classes
+
+    def losses_of(self, labels, outputs) -> dict:
+        """Return the loss of a training step and the values to log, as scalars.
+
+        Args:
+            labels: class of each picture, (B,).
+            outputs: of :meth:`call`.
+
+        Returns:
+            ``loss`` and ``cross_entropy``, which are equal, and ``error`` in percent.
+        """
+        labels, logits = ops.cast(labels, "int32"), outputs["logits"]
+        loss = ops.mean(
+            keras.losses.sparse_categorical_crossentropy(
+                labels, logits, from_logits=True
+            )
+        )
+        wrong = ops.not_equal(ops.cast(ops.argmax(logits, axis=-1), "int32"), labels)
+        error = 100 * ops.mean(ops.cast(wrong, "float32"))
+        return {"loss": loss, "cross_entropy": loss, "error": error}
+
+
+@keras.saving.register_keras_serializable("show_attend_tell")
+class PictureClassifier(DigitClassifier):
+    """Dense layers on all pixels, or on a layer of convolutions."""
+
+    settings_class = ClassifierSettings
+
+    def __init__(self, settings, canvas, classes=10, seed=0, **kwargs):
+        super().__init__(settings, canvas, classes, seed, **kwargs)
+        settings = self.settings
+        states = np.random.SeedSequence(seed).generate_state(len(settings.widths) + 2)
+        kernels = (keras.initializers.GlorotUniform(int(k)) for k in states)
+        self.convolution, width = None, canvas**2
+        if settings.kind == "convolution":
+            self.convolution = keras.layers.Conv2D(
+                FILTERS,
+                FILTER,
+                STRIDE,
+                activation="relu",
+                kernel_initializer=next(kernels),
+                name="convolution",
+            )
+            self.convolution.build((None, canvas, canvas, 1))
+            width = FILTERS * ((canvas - FILTER) // STRIDE + 1) ** 2
+        self.hidden = []
+        for number, units in enumerate(settings.widths, start=1):
+            name = f"hidden_{number}"
+            self.hidden.append(make_dense(width, units, name, next(kernels), "relu"))
+            width = units
+        self.act = make_dense(width, classes, "act", next(kernels))
+        self.built = True
+
+    def call(self, images, training=False):
+        """Return ``logits`` (B, classes) of pictures (B, H, H) in [0, 1]."""
+        hidden = images
+        if self.convolution is not None:
+            hidden = self.convolution(ops.expand_dims(images, -1))
+        # (B, H, H) or (B, rows, columns, filters) -> (B, features)
+        hidden = ops.reshape(hidden, (-1, int(np.prod(hidden.shape[1:]))))
+        for layer in self.hidden:
+            hidden = layer(hidden)
+        return {"logits": self.act(hidden)}

@@ -1,0 +1,96 @@
+"""Compute the windows of DRAW: N x N Gaussian filters on a picture, Sec. 3.2.
+
+Sizes: B batch, N filters on each axis, H and W height and width of a picture (B and A
+in arXiv:1502.04623), in pixels counted from 1.
+"""
+
+from typing import NamedTuple
+
+from keras import ops
+
+PARAMETERS = 5  # of a window
+
+
+class Window(NamedTuple):
+    """Windows of a batch; every field is (B,)."""
+
+    x: object  # g_X, column of the centre
+    y: object  # g_Y, row of the centre
+    stride: object  # delta, pixels between the centres of two filters
+    variance: object  # sigma^2 of the filters
+    intensity: object  # gamma
+
+
+def make_window(parameters, N, height, width, settings) -> Window:
+    """Return windows, Eq. (21)-(24).
+
+    Zeros give a window on the whole picture::
+
+        g_X = (W + 1) / 2 (g~_X + 1)
+        g_Y = (H + 1) / 2 (g~_Y + 1)
+        delta = (max(H, W) - 1) / (N - 1) delta~
+
+    Args:
+        parameters: g~_X, g~_Y, log sigma^2, log delta~ and log gamma, (B, 5).
+        N: number of filters on each axis.
+        height: H.
+        width: W.
+        settings: the limits of the logarithms, a :class:`digits.settings.DrawSettings`.
+    """
+    across, down, variance, stride, intensity = (
+        parameters[:, k] for k in range(PARAMETERS)
+    )
+    most, wide = settings.log_scale_limit, settings.log_variance_limit
+    stride = ops.exp(ops.clip(stride, -most, most))
+    return Window(
+        x=(width + 1) / 2 * (across + 1),
+        y=(height + 1) / 2 * (down + 1),
+        stride=(max(height, width) - 1) / (N - 1) * stride,
+        variance=ops.exp(ops.clip(variance, -wide, wide)),
+        intensity=ops.exp(ops.clip(intensity, -most, most)),
+    )
+
+
+def filter_bank(centre, stride, variance, N, size):
+    """Return the filters of one axis, Eq. (19), (20), (25) and (26).
+
+    Filter i, counted from 1, has its mean at g + (i - N/2 - 1/2) delta. A softmax over
+    pixels computes the normalised Gaussian without a division by zero: a row sums to 1
+    wherever the window is.
+
+    Args:
+        centre: g, (B,).
+        stride: delta, (B,).
+        variance: sigma^2, (B,).
+        N: number of filters.
+        size: pixels of the axis.
+
+    Returns:
+        F, (B, N, size).
+    """
+    offsets = ops.arange(1, N + 1, dtype="float32") - N / 2 - 0.5
+    means = centre[:, None] + offsets * stride[:, None]  # (B, N)
+    pixels = ops.arange(1, size + 1, dtype="float32")
+    squares = ops.square(pixels - means[:, :, None])  # (B, N, size)
+    return ops.softmax(-squares / (2 * variance[:, None, None]), axis=-1)
+
+
+def filters(window: Window, N, height, width):
+    """Return F_Y (B, N, H) and F_X (B, N, W)."""
+    stride, variance = window.stride, window.variance
+    F_y = filter_bank(window.y, stride, variance, N, height)
+    return F_y, filter_bank(window.x, stride, variance, N, width)
+
+
+def read_patch(image, window: Window, N):
+    """Return gamma F_Y x F_X^T of pictures, Eq. (27); (B, H, W) -> (B, N, N)."""
+    F_y, F_x = filters(window, N, *image.shape[1:])
+    patch = ops.matmul(ops.matmul(F_y, image), ops.swapaxes(F_x, 1, 2))
+    return window.intensity[:, None, None] * patch
+
+
+def write_patch(patch, window: Window, height, width):
+    """Return 1/gamma F_Y^T w F_X of patches, Eq. (29); (B, N, N) -> (B, H, W)."""
+    F_y, F_x = filters(window, patch.shape[1], height, width)
+    image = ops.matmul(ops.matmul(ops.swapaxes(F_y, 1, 2), patch), F_x)
+    return image / window.intensity[:, None, None]

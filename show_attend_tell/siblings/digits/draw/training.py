@@ -1,0 +1,102 @@
+"""Train a model that generates digits."""
+
+import functools
+
+import numpy as np
+import tensorflow as tf
+from keras import ops
+
+from show_attend_tell.siblings.common.training import (
+    SiblingTask,
+    compile_step,
+    train_task,
+)
+from show_attend_tell.siblings.digits.data import (
+    Digits,
+    binarise,
+    binarise_fixed,
+    held_out_binary,
+    make_pictures,
+    read_split,
+)
+from show_attend_tell.siblings.digits.draw.bound import Measurer, Sampler
+from show_attend_tell.siblings.digits.draw.figures import canvas_strip, sample_grid
+from show_attend_tell.siblings.digits.draw.model import Draw
+from show_attend_tell.siblings.digits.models import GENERATORS
+from show_attend_tell.siblings.digits.settings import GenerationExperiment
+from show_attend_tell.training.tensorboard_log import CurveLog
+
+SHOWN = 4  # validation pictures whose canvases are shown in TensorBoard
+SAMPLES = 25  # generated pictures that are shown there
+_SAMPLE_SEED = 0
+
+
+class GenerationTask(SiblingTask):
+    """The training of a model that generates digits."""
+
+    other = "other digits"
+    models = GENERATORS
+    read_split = staticmethod(read_split)
+    monitored = {"words": 2, "key": "loss", "noun": "bound in nats", "inputs": "digits"}
+
+    def __init__(
+        self, experiment: GenerationExperiment, digits: Digits, validation: Digits
+    ):
+        super().__init__(experiment, digits)
+        self.pictures = held_out_binary(validation, experiment.data, "val")
+        self.dynamic = experiment.data.binarise == "dynamic"
+        digits = digits if self.dynamic else binarise_fixed(digits, "train")
+        self.images = digits.images
+
+        def values_of(images, noise):
+            pictures = tf.cast(images, "float32") / 255
+            return self.model.losses_of(self.model.draw(pictures, noise))
+
+        update = compile_step(self.model, values_of, self.settings.jit_compile)
+
+        @functools.partial(tf.function, autograph=False)
+        def step(images):
+            # Outside XLA, which spends a fifth of the step on the noise on a CPU.
+            return update(images, self.model.sample_noise(tf.shape(images)[0]))
+
+        self.step = step
+        self._measurer = None
+
+    def make_batch(self, rows: np.ndarray, seed: list[int]) -> tuple[np.ndarray]:
+        """Return new binary pictures of digits, (B, H, H), 0 or 255."""
+        rng, data = np.random.default_rng(seed), self.experiment.data
+        pictures = make_pictures(self.images[rows], self.images, data, rng)
+        if self.dynamic:
+            # The fourth number separates the pixels' noise from the random places.
+            pictures = binarise(pictures, np.random.default_rng([*seed, 1]))
+        return (pictures,)
+
+    def validate(self, model: Draw, step: int) -> dict[str, float]:
+        """Return minus the bound on the validation pictures, and its terms in nats."""
+        self._measurer = self._measurer or Measurer(model)
+        terms = self._measurer.bound(self.pictures)
+        return {
+            "bound": -float(terms.whole.mean()),
+            "reconstruction": float(terms.reconstruction.mean()),
+            "divergence": float(terms.divergence.sum(axis=1).mean()),
+        }
+
+    def show(self, log: CurveLog, model: Draw, step: int) -> None:
+        """Log canvases of the first validation pictures, and generated pictures."""
+        images = self.pictures[:SHOWN].astype(np.float32) / 255
+        s, rng = model.settings, np.random.default_rng(_SAMPLE_SEED)
+        noise = rng.standard_normal((len(images), s.steps, s.latent), np.float32)
+        outputs = model.draw(*map(ops.convert_to_tensor, (images, noise)))
+        arrays = {name: ops.convert_to_numpy(x) for name, x in outputs.items()}
+        drawn = {
+            "canvas": canvas_strip(images, arrays, model),
+            "samples": sample_grid(
+                Sampler(model)(SAMPLES, _SAMPLE_SEED), model, columns=5, scale=2
+            ),
+        }
+        with log.writer.as_default(step=step):
+            for name, image in drawn.items():
+                tf.summary.image(name, np.asarray(image)[None])
+
+
+train = functools.partial(train_task, GenerationTask)

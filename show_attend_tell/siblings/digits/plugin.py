@@ -1,0 +1,109 @@
+"""Declare the plug-in of digits: RAM, DRAW, the verb ``draw`` and the tab of digits.
+
+This module is loaded by commands that need none of the models; what takes time to
+import is imported by its functions.
+"""
+
+from pathlib import Path
+
+from show_attend_tell.runtime.plugins import Plugin, Tab, Task
+from show_attend_tell.siblings.digits.commands import draw
+
+
+def _classification_settings() -> type:
+    from show_attend_tell.siblings.digits.settings import DigitExperiment
+
+    return DigitExperiment
+
+
+def _generation_settings() -> type:
+    from show_attend_tell.siblings.digits.settings import GenerationExperiment
+
+    return GenerationExperiment
+
+
+def _prepare_mnist(preparation):
+    from show_attend_tell.siblings.digits.mnist import prepare_mnist
+
+    return prepare_mnist(preparation)
+
+
+def _train_classifier(*arguments, **options):
+    from show_attend_tell.siblings.digits.ram.training import train
+
+    return train(*arguments, **options)
+
+
+def _train_generator(*arguments, **options):
+    from show_attend_tell.siblings.digits.draw.training import train
+
+    return train(*arguments, **options)
+
+
+def _evaluate_classifier(experiment, work, runs, split, options) -> list[str]:
+    from show_attend_tell.siblings.digits.ram.evaluation import evaluate
+
+    return evaluate(experiment, work, runs, split).lines()
+
+
+def _evaluate_generator(experiment, work, runs, split, options) -> list[str]:
+    from show_attend_tell.siblings.digits.draw.evaluation import evaluate
+
+    return evaluate(experiment, work, runs, split).lines()
+
+
+def _load_classifier(path: Path):
+    from show_attend_tell.siblings.digits.models import CLASSIFIERS
+
+    return CLASSIFIERS.load(path)
+
+
+def _load_generator(path: Path):
+    from show_attend_tell.siblings.digits.models import GENERATORS
+
+    return GENERATORS.load(path)
+
+
+def _make_router(queue):
+    from show_attend_tell.siblings.digits.tab import make_router
+
+    return make_router(queue)
+
+
+_CLASSIFICATION = Task(
+    name="classify",
+    described="that classifies digits",
+    settings=_classification_settings,
+    prepare={"mnist": _prepare_mnist},
+    train=_train_classifier,
+    evaluate=_evaluate_classifier,
+    load_model=_load_classifier,
+    models=frozenset({"RecurrentAttention", "PictureClassifier", "WindowClassifier"}),
+)
+_GENERATION = Task(
+    name="generate",
+    described="that generates pictures",
+    settings=_generation_settings,
+    prepare={"mnist": _prepare_mnist},
+    train=_train_generator,
+    evaluate=_evaluate_generator,
+    load_model=_load_generator,
+    models=frozenset({"Draw"}),
+    commands=frozenset({"draw"}),
+)
+_TAB = Tab(
+    name="digits",
+    title="Digits",
+    intro="Two other models that attend, trained on handwritten digits. RAM classifies "
+    "a digit by a few glimpses and chooses where to look next; DRAW writes a new digit "
+    "onto a canvas through a window that it moves.",
+    folder=Path(__file__).parent / "static",
+    router=_make_router,
+    scripts=("digits_figures.js", "digits.js"),
+    styles=("digits.css",),
+    requires=("tensorflow",),
+)
+
+plugin = Plugin(
+    name="digits", tasks=(_CLASSIFICATION, _GENERATION), commands=(draw,), tab=_TAB
+)

@@ -1,0 +1,167 @@
+"""Draw the glimpses of a classifier over its pictures, and what it saw at each.
+
+``images`` are N pictures, (N, H, H) uint8, ``locations`` the places of T glimpses,
+(N, T, 2), and ``shown`` how many glimpses a figure draws, all by default. Boxes count
+pixels from the top left corner of the picture.
+"""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from keras import ops
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from PIL import Image
+
+from show_attend_tell.inference.visualization.attention_figure import figure_to_array
+from show_attend_tell.runtime.files import atomic_write
+from show_attend_tell.siblings.digits.classifier import DigitClassifier
+from show_attend_tell.siblings.digits.draw.figures import (
+    encode_gif,
+    encode_png,
+    window_boxes,
+)
+from show_attend_tell.siblings.digits.draw.filter_bank import make_window, read_patch
+from show_attend_tell.siblings.digits.draw.model import WindowClassifier
+from show_attend_tell.siblings.digits.ram.model import RecurrentAttention
+from show_attend_tell.siblings.digits.ram.prediction import Prediction
+from show_attend_tell.siblings.digits.ram.retina import see
+
+_PATH, _BOX = "#ff9e1b", "#35c4e8"  # visible on black and on white
+_INCH = 1.1  # side of a panel
+_DPI = 100
+_FRAME = 700  # milliseconds of a glimpse in an animation
+
+
+class Glimpses(NamedTuple):
+    """T glimpses at each of N pictures."""
+
+    centres: np.ndarray  # (N, T, 2)
+    boxes: np.ndarray  # (N, T, 4): left, top, right, bottom
+    views: np.ndarray  # (N, T, S, S) in [0, 1], what the model saw
+
+
+def retina_glimpses(
+    images: np.ndarray, locations: np.ndarray, model: RecurrentAttention
+) -> Glimpses:
+    """Return the glimpses of RAM; a box is the smallest patch of the retina.
+
+    A view has the scales laid over each other: the patch of a smaller scale covers the
+    middle of the next larger patch, as sharp as the model saw it; S = 2^(k-1) g.
+    """
+    s, (N, T, _) = model.settings, locations.shape
+    whole = np.repeat(images, T, axis=0).astype(np.float32) / 255
+    places = locations.reshape(N * T, 2).astype(np.float32)
+    whole, places = map(ops.convert_to_tensor, (whole, places))
+    patches = ops.convert_to_numpy(see(whole, places, s.patch, s.scales, model.reach))
+    side = s.patch * 2 ** (s.scales - 1)
+    views = np.zeros((N * T, side, side), np.float32)
+    for scale in reversed(range(s.scales)):
+        width = s.patch * 2**scale
+        # (N T, g, g) -> (N T, width, width): every cell as 2^i x 2^i pixels
+        patch = patches[:, scale].repeat(2**scale, axis=1).repeat(2**scale, axis=2)
+        start = (side - width) // 2
+        views[:, start : start + width, start : start + width] = patch
+    centres = model.canvas / 2 + locations * model.reach
+    corners = np.floor(centres - s.patch / 2 + 0.5)  # (N, T, 2)
+    boxes = np.concatenate([corners, corners + s.patch], axis=-1)
+    return Glimpses(centres, boxes, views.reshape(N, T, side, side))
+
+
+def window_glimpses(images: np.ndarray, model: WindowClassifier) -> Glimpses:
+    """Return the windows of DRAW's reader, and what each window read, without gamma.
+
+    A box goes through the centres of a window's outer filters.
+    """
+    s, H, N = model.settings, model.canvas, len(images)
+    pictures = ops.convert_to_tensor(images.astype(np.float32) / 255)
+    parameters = model(pictures)["read"]  # (N, T, 5)
+    views, boxes = [], []
+    for t in range(s.steps):
+        window = make_window(parameters[:, t], s.read, H, H, s)
+        plain = window._replace(intensity=ops.ones_like(window.intensity))
+        views.append(ops.convert_to_numpy(read_patch(pictures, plain, s.read)))
+        sides = window_boxes(parameters[:, t], s.read, (H, H), s)
+        boxes.append(np.array([box for box, _ in sides]))
+    boxes = np.stack(boxes, axis=1)  # T of (N, 4) -> (N, T, 4)
+    centres = boxes.reshape(N, -1, 2, 2).mean(axis=2)
+    return Glimpses(centres, boxes, np.stack(views, axis=1))
+
+
+def glimpses_of(
+    model: DigitClassifier, images: np.ndarray, seen: Prediction
+) -> Glimpses:
+    """Return the glimpses that led a model to its prediction."""
+    if isinstance(model, RecurrentAttention):
+        return retina_glimpses(images, seen.locations, model)
+    return window_glimpses(images, model)
+
+
+def save_glimpses(
+    folder: Path, images: np.ndarray, glimpses: Glimpses, classes: np.ndarray
+) -> list[Path]:
+    """Write ``glimpses.png`` and the animation ``glimpses.gif``; return their paths."""
+    frames = [
+        Image.fromarray(
+            figure_to_array(draw_glimpses(images, glimpses, classes, shown), _DPI)
+        )
+        for shown in range(1, glimpses.views.shape[1] + 1)
+    ]
+    still, moving = folder / "glimpses.png", folder / "glimpses.gif"
+    atomic_write(still, encode_png(frames[-1]))
+    atomic_write(moving, encode_gif(frames, _FRAME, 3 * _FRAME))
+    return [still, moving]
+
+
+def draw_glimpses(
+    images: np.ndarray,
+    glimpses: Glimpses,
+    classes: np.ndarray,
+    shown: int | None = None,
+) -> Figure:
+    """Draw a row for each picture: the path of glimpses, then each glimpse's view.
+
+    The path begins at a filled dot and ends at an open dot. ``classes`` are the classes
+    that the model chose, (N,).
+    """
+    N, T = glimpses.views.shape[:2]
+    shown = T if shown is None else shown
+    figure = Figure((_INCH * (T + 1), _INCH * N), layout="constrained")
+    grid = figure.subplots(N, T + 1, squeeze=False)
+    for row, axes in enumerate(grid):
+        centres, boxes, views = (field[row, :shown] for field in glimpses)
+        _draw_path(axes[0], images[row], centres, boxes)
+        axes[0].set_ylabel(f"{classes[row]}" if shown == T else "", rotation=0)
+        for t, panel in enumerate(axes[1:]):
+            _clear(panel)
+            if t < shown:
+                panel.imshow(views[t], cmap="gray", vmin=0, vmax=1)
+                if row == 0:
+                    panel.set_title(f"{t + 1}", fontsize=8)
+    return figure
+
+
+def _clear(axes: Axes) -> None:
+    """Remove the ticks and the border of a panel."""
+    axes.set(xticks=[], yticks=[])
+    axes.spines[:].set_visible(False)
+
+
+def _draw_path(
+    axes: Axes, image: np.ndarray, centres: np.ndarray, boxes: np.ndarray
+) -> None:
+    """Draw a picture, the boxes of glimpses, and the path between their centres."""
+    _clear(axes)
+    H = len(image)
+    axes.imshow(image, cmap="gray", vmin=0, vmax=255, extent=(0, H, H, 0))
+    for left, top, right, bottom in boxes:
+        corner, size = (left, top), (right - left, bottom - top)
+        box = Rectangle(corner, *size, fill=False, edgecolor=_BOX, linewidth=0.7)
+        axes.add_patch(box)
+    axes.plot(*centres.T, color=_PATH, linewidth=1.2)
+    axes.plot(*centres[0], "o", color=_PATH, markersize=4)
+    last = {"markerfacecolor": "none", "markersize": 5, "markeredgewidth": 1.2}
+    axes.plot(*centres[-1], "o", color=_PATH, **last)
+    axes.set(xlim=(0, H), ylim=(H, 0))

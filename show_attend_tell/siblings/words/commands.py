@@ -1,0 +1,104 @@
+"""Define the verb ``read``, and the option of ``eval`` for words."""
+
+import sys
+
+import click
+
+from show_attend_tell.cli.caption import print_results
+from show_attend_tell.cli.options import (
+    PATH,
+    Verb,
+    attention_option,
+    page_option,
+    print_failures,
+)
+from show_attend_tell.runtime.tensorflow_startup import start_keras
+
+evaluation_lexicon = click.Option(
+    ["--lexicon"],
+    type=PATH,
+    metavar="FILE",
+    help="Text file of words, one a line: measure the nearest of these words, with an "
+    "experiment that reads words.",
+)
+
+
+@click.command(
+    cls=Verb, interrupted="run the same command again; with --out it continues"
+)
+@click.argument("crops", nargs=-1, required=True, type=PATH, metavar="CROP...")
+@click.option(
+    "--model",
+    type=PATH,
+    metavar="FILE",
+    help="A .keras file of a reader, in place of the reader in the package.",
+)
+@click.option(
+    "--beam",
+    type=click.IntRange(min=1),
+    default=1,
+    help="Beam width; 1 takes the most probable character at every step.",
+)
+@click.option(
+    "--lexicon",
+    type=PATH,
+    metavar="FILE",
+    help="Text file of words, one a line: print the nearest of these words.",
+)
+@attention_option
+@page_option
+@click.option(
+    "--out",
+    type=PATH,
+    metavar="FILE",
+    help="Write words to FILE, a .jsonl; resume an interrupted run.",
+)
+def read(crops, model, beam, lexicon, attention, page, out) -> None:
+    """Read the words of crops, or of all crops in folders.
+
+    A crop is a picture of one word with digits and letters. Capitals become lower
+    case.
+    """
+    if out is not None and (attention is not None or page is not None):
+        raise click.UsageError("--out cannot be combined with --attention or --html.")
+    start_keras()
+    from show_attend_tell.siblings.words.generation import Lexicon, Searcher
+    from show_attend_tell.siblings.words.models import READERS
+    from show_attend_tell.siblings.words.reading import read_into_file, require_jsonl
+
+    if out is not None:
+        require_jsonl(out)
+    words = None if lexicon is None else Lexicon.load(lexicon)
+    file = model or READERS.shipped_file()
+    search = Searcher(READERS.load(file), beam, lexicon=words)
+    if out is None:
+        failed = _print_words(search, crops, attention, page)
+    else:
+        report = read_into_file(search, file, crops, out)
+        failed = print_failures(report.failures)
+        click.echo(report.summary())
+    if failed:
+        sys.exit(1)
+
+
+def _print_words(search, crops, attention, page) -> bool:
+    """Print each word; return whether a crop cannot be read."""
+    from show_attend_tell.inference.photos import find_photos
+    from show_attend_tell.siblings.words.figures import (
+        describe_reading,
+        draw_reading,
+        require_places,
+    )
+    from show_attend_tell.siblings.words.reading import read_files
+
+    for name, target in (("attention", attention), ("html", page)):
+        if target is not None:
+            require_places(search.model, name)
+    results = read_files(search, list(find_photos(crops)))
+    return print_results(
+        results,
+        lambda reading: f"{reading.word} (p {reading.probability:.3f})",
+        "crops not read",
+        page=(page, describe_reading, "character"),
+        figures=(attention, {"": draw_reading}, ("png",)),
+    )

@@ -1,0 +1,75 @@
+"""Figures of glimpses: the path over the picture, and what the model saw."""
+
+import numpy as np
+import tiny_draw
+import tiny_ram as tiny
+from matplotlib.patches import Rectangle
+from random_weights import randomised
+
+from show_attend_tell.siblings.digits.draw.model import WindowClassifier
+from show_attend_tell.siblings.digits.ram.figures import (
+    draw_glimpses,
+    retina_glimpses,
+    window_glimpses,
+)
+from show_attend_tell.siblings.digits.settings import DrawReaderSettings
+
+SIDE, T = 24, 3
+
+
+def test_a_view_has_the_smallest_scale_in_the_middle_and_the_largest_around(rng):
+    model = tiny.build(rng, canvas=SIDE, patch=4, scales=2)
+    images = rng.integers(0, 256, (2, SIDE, SIDE)).astype(np.uint8)
+    views = retina_glimpses(images, np.zeros((2, T, 2)), model).views
+    assert views.shape == (2, T, 8, 8)
+    image = images[0] / 255
+    np.testing.assert_allclose(views[0, 1, 2:6, 2:6], image[10:14, 10:14], atol=1e-6)
+    around = image[8:16, 8:16].reshape(4, 2, 4, 2).mean((1, 3))
+    around = around.repeat(2, axis=0).repeat(2, axis=1)
+    np.testing.assert_allclose(views[0, 1, :2], around[:2], atol=1e-6)
+    np.testing.assert_allclose(views[0, 1, :, 6:], around[:, 6:], atol=1e-6)
+
+
+def test_the_path_goes_through_the_places_from_a_filled_to_an_open_dot(rng):
+    model = tiny.build(rng, canvas=SIDE, patch=4, scales=1)
+    images = np.zeros((2, SIDE, SIDE), np.uint8)
+    places = np.array([[[-1, -1], [0, 0], [0.5, 0.25]]] * 2, np.float32)
+    given = images, retina_glimpses(images, places, model), np.array([3, 7])
+    figure = draw_glimpses(*given)
+    assert len(figure.axes) == 2 * (1 + T)
+    axes = figure.axes[0]
+    path, start, end = axes.lines
+    np.testing.assert_allclose(path.get_xdata(), [0, 12, 18])
+    np.testing.assert_allclose(path.get_ydata(), [0, 12, 15])
+    assert start.get_xdata() == [0]
+    assert end.get_markerfacecolor() == "none"
+    boxes = [p.get_xy() for p in axes.patches if isinstance(p, Rectangle)]
+    assert boxes == [(-2, -2), (10, 10), (16, 13)]
+    assert [a.get_ylabel() for a in figure.axes[:: 1 + T]] == ["3", "7"]
+    # A frame of an animation has the glimpses so far, and no class.
+    first, *panels = draw_glimpses(*given, shown=2).axes[: 1 + T]
+    assert len(first.lines[0].get_xdata()) == 2
+    assert [len(panel.images) for panel in panels] == [1, 1, 0]
+    assert first.get_ylabel() == ""
+
+
+def test_windows_have_the_boxes_and_views_of_the_equations(rng):
+    side, N = 12, 3
+    settings = DrawReaderSettings(steps=T, read=N, width=6)
+    model = randomised(WindowClassifier(settings, side), rng)
+    images = rng.integers(0, 256, (2, side, side)).astype(np.uint8)
+    found = window_glimpses(images, model)
+    parameters = np.asarray(model(images.astype("float32") / 255)["read"], float)
+    for n in range(2):
+        for t in range(T):
+            across, down, _, log_stride, _ = parameters[n, t]
+            F_y, F_x, _ = tiny_draw.window(parameters[n, t], N, side, side)
+            view = F_y @ (images[n] / 255) @ F_x.T
+            np.testing.assert_allclose(found.views[n, t], view, atol=1e-4)
+            # Pixel 1 is from 0 to 1, so its centre is half a pixel to the right of 0.
+            x, y = ((side + 1) / 2 * (g + 1) - 0.5 for g in (across, down))
+            reach = (side - 1) / 2 * np.exp(log_stride)
+            expected = [x - reach, y - reach, x + reach, y + reach]
+            np.testing.assert_allclose(found.boxes[n, t], expected, rtol=1e-4)
+            np.testing.assert_allclose(found.centres[n, t], [x, y], rtol=1e-4)
+    assert 0 <= found.views.min() <= found.views.max() <= 1
