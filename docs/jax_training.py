@@ -39,7 +39,8 @@ from show_attend_tell.runtime.errors import (
 from show_attend_tell.runtime.machine import git_revision
 from show_attend_tell.siblings.digits.data import DIGIT, PIECE, binarise_fixed
 from show_attend_tell.siblings.digits.data import read_split as read_digits
-from show_attend_tell.siblings.digits.models import CLASSIFIERS, GENERATORS
+from show_attend_tell.siblings.digits.draw.models import GENERATORS
+from show_attend_tell.siblings.digits.ram.models import CLASSIFIERS
 from show_attend_tell.siblings.words.augmentation import (
     Changes,
     change_crops,

@@ -23,9 +23,10 @@ from show_attend_tell.siblings.digits.data import (
     read_digits,
 )
 from show_attend_tell.siblings.digits.draw.figures import canvas_strip, encode_png
-from show_attend_tell.siblings.digits.models import CLASSIFIERS, GENERATORS
+from show_attend_tell.siblings.digits.draw.models import GENERATORS
 from show_attend_tell.siblings.digits.ram.figures import draw_glimpses as figure_of
 from show_attend_tell.siblings.digits.ram.figures import glimpses_of
+from show_attend_tell.siblings.digits.ram.models import CLASSIFIERS
 from show_attend_tell.siblings.digits.ram.prediction import Predictor
 
 _IMAGES = Path(__file__).resolve().parent / "images"

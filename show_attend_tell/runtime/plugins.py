@@ -86,12 +86,12 @@ class Task:
         evaluate: measures the model of a run. It takes the experiment, the work folder,
             the folder of runs, the split or None, and a dictionary of the other options
             of ``eval``; it returns lines to print.
-        load_model: loads a Keras model from a file, for ``export --format half``.
         prepare: functions that prepare data, by ``data.source``. Each takes a
             :class:`data_prep.preparation.Preparation` and returns a
             :class:`data_prep.preparation.Prepared`. The captioner's are in
             :data:`data_prep.prepare.SOURCES`.
-        models: names of the classes of its models.
+        models: names of the classes of its Keras models.
+        load_model: loads a file of one of them, for ``export --format half``.
         commands: commands that only some tasks accept, and this one does.
         accepts: command -> its options that only some tasks accept, and this one does;
             ``--name``, or ``--name value`` for a single value.
@@ -103,9 +103,9 @@ class Task:
     settings: Callable[[], type]
     train: Callable[..., Any]
     evaluate: Callable[..., list[str]]
-    load_model: Callable[[Path], Any]
     prepare: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
     models: frozenset[str] = frozenset()
+    load_model: Callable[[Path], Any] | None = None
     commands: frozenset[str] = frozenset()
     accepts: Mapping[str, frozenset[str]] = field(default_factory=dict)
     evaluate_options: tuple["click.Option", ...] = ()
@@ -229,6 +229,9 @@ def _load(entry: EntryPoint, owners: Mapping[tuple[str, str], str]) -> Plugin:
     plugin = entry.load()
     if not isinstance(plugin, Plugin):
         raise ValueError(f"must be a Plugin. Received: {type(plugin).__name__}")
+    for task in plugin.tasks:
+        if task.models and task.load_model is None:
+            raise ValueError(f"the task {task.name!r} needs load_model for its models")
     for kind, name in plugin.names():
         owner = owners.get((kind, name))
         if owner is not None:

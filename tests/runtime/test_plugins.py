@@ -42,11 +42,11 @@ COMMAND = (
 )
 TASK = HEAD + (
     "def none(*arguments):\n    pass\n"
-    "task = Task('{task}', 'x', none, none, none, none, {{'{source}': none}},"
-    " frozenset({{'{model}'}}), evaluate_options={options})\n"
+    "task = Task('{task}', 'x', none, none, none, {{'{source}': none}},"
+    " models=frozenset({{'{model}'}}), load_model={load}, evaluate_options={options})\n"
     "plugin = Plugin('broken', tasks=(task,))\n"
 )
-FREE = {"task": "a", "source": "b", "model": "C", "options": "()"}
+FREE = {"task": "a", "source": "b", "model": "C", "load": "none", "options": "()"}
 TAB = HEAD + (
     "from pathlib import Path\n"
     "tab = Tab('photos', 'Photos', '', Path(), print)\n"
@@ -71,6 +71,7 @@ BROKEN = {
     "takes a source": (task(source="scenes"), "source 'scenes' is taken"),
     "takes a class": (task(model="Captioner"), "model class 'Captioner' is taken"),
     "takes an option": (task(options=OPTION), "option of eval '--beam' is taken"),
+    "cannot load its models": (task(load=None), "task 'a' needs load_model"),
     "takes a tab": (TAB, "tab 'photos' is taken by the captioner"),
     "takes a name": (
         HEAD + "plugin = Plugin('able')",

@@ -129,7 +129,7 @@ def _targets_of_plugins(folder: Path) -> dict[str, Target]:
         from tiny_digits import tiny_ram
     except ModuleNotFoundError:
         return {}
-    from show_attend_tell.siblings.digits.models import CLASSIFIERS
+    from show_attend_tell.siblings.digits.ram.models import CLASSIFIERS
 
     tiny_ram().save(folder / "ram.keras")
     content = (folder / "ram.keras").read_bytes()

@@ -80,7 +80,7 @@ def draw(experiment, changes, runs, name, count, columns, scale, seed, out) -> N
     from show_attend_tell.config.runs import MODEL
     from show_attend_tell.siblings.digits.draw.bound import Sampler
     from show_attend_tell.siblings.digits.draw.figures import save_samples
-    from show_attend_tell.siblings.digits.models import GENERATORS
+    from show_attend_tell.siblings.digits.draw.models import GENERATORS
 
     if settings is None:
         source = "the model in the package"

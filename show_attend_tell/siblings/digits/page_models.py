@@ -7,9 +7,10 @@ from show_attend_tell.siblings.digits.data import digit_of_image
 from show_attend_tell.siblings.digits.draw.bound import Sampler
 from show_attend_tell.siblings.digits.draw.figures import probabilities, written_boxes
 from show_attend_tell.siblings.digits.draw.model import Draw
-from show_attend_tell.siblings.digits.models import CLASSIFIERS, GENERATORS
+from show_attend_tell.siblings.digits.draw.models import GENERATORS
 from show_attend_tell.siblings.digits.ram.figures import retina_glimpses
 from show_attend_tell.siblings.digits.ram.model import RecurrentAttention
+from show_attend_tell.siblings.digits.ram.models import CLASSIFIERS
 from show_attend_tell.siblings.digits.ram.prediction import Predictor
 
 _DECIMALS = 6  # of probabilities in JSON; float32 has no more

@@ -53,13 +53,13 @@ def _evaluate_generator(experiment, work, runs, split, options) -> list[str]:
 
 
 def _load_classifier(path: Path):
-    from show_attend_tell.siblings.digits.models import CLASSIFIERS
+    from show_attend_tell.siblings.digits.ram.models import CLASSIFIERS
 
     return CLASSIFIERS.load(path)
 
 
 def _load_generator(path: Path):
-    from show_attend_tell.siblings.digits.models import GENERATORS
+    from show_attend_tell.siblings.digits.draw.models import GENERATORS
 
     return GENERATORS.load(path)
 

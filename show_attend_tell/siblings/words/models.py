@@ -1,4 +1,4 @@
-"""Define the model of experiments that read words, and the reader in the package."""
+"""Define the model of experiments that read words, and the one in the package."""
 
 from pathlib import Path
 
@@ -10,10 +10,10 @@ def _reader_of(experiment):
     return Reader, {"settings": experiment.reader}
 
 
-# The reader in the package has the changes of the row `read_words_wide`.
 READERS = TaskModels(
-    "read",
-    (Reader,),
-    _reader_of,
-    Path(__file__).parent / "weights" / "read_words.keras",
+    task="read",
+    classes=(Reader,),
+    arguments_of=_reader_of,
+    # Its run has the changes of the row `read_words_wide`.
+    shipped=Path(__file__).parent / "weights" / "read_words.keras",
 )

@@ -31,7 +31,7 @@ from show_attend_tell.siblings.digits.data import (
     read_split,
 )
 from show_attend_tell.siblings.digits.draw.bound import Measurer
-from show_attend_tell.siblings.digits.models import GENERATORS
+from show_attend_tell.siblings.digits.draw.models import GENERATORS
 from show_attend_tell.siblings.digits.ram import evaluation as classification
 from show_attend_tell.siblings.digits.ram import prediction
 from show_attend_tell.siblings.digits.ram.prediction import Predictor

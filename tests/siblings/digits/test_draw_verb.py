@@ -7,7 +7,7 @@ from PIL import Image
 
 from show_attend_tell.config.runs import MODEL
 from show_attend_tell.config.settings import experiment_to_toml
-from show_attend_tell.siblings.digits.models import GENERATORS
+from show_attend_tell.siblings.digits.draw.models import GENERATORS
 
 
 @pytest.fixture(scope="module")

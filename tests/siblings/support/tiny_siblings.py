@@ -9,9 +9,10 @@ import tiny_reader
 
 from show_attend_tell.siblings.digits.draw import evaluation as drawing
 from show_attend_tell.siblings.digits.draw import training as draw
-from show_attend_tell.siblings.digits.models import CLASSIFIERS, GENERATORS
+from show_attend_tell.siblings.digits.draw.models import GENERATORS
 from show_attend_tell.siblings.digits.ram import evaluation as classification
 from show_attend_tell.siblings.digits.ram import training as ram
+from show_attend_tell.siblings.digits.ram.models import CLASSIFIERS
 from show_attend_tell.siblings.words import evaluation as reading
 from show_attend_tell.siblings.words import training as words
 from show_attend_tell.siblings.words.models import READERS

@@ -22,7 +22,7 @@ from show_attend_tell.siblings.digits.draw.figures import (
     save_samples,
 )
 from show_attend_tell.siblings.digits.draw.model import Draw
-from show_attend_tell.siblings.digits.models import GENERATORS
+from show_attend_tell.siblings.digits.draw.models import GENERATORS
 
 WEIGHTED, SAMPLES = 1000, 50  # pictures and samples of the importance-weighted bound
 GENERATED, COMPARED = 100, 10  # pictures drawn, and pictures compared with digits

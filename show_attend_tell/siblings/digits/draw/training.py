@@ -22,7 +22,7 @@ from show_attend_tell.siblings.digits.data import (
 from show_attend_tell.siblings.digits.draw.bound import Measurer, Sampler
 from show_attend_tell.siblings.digits.draw.figures import canvas_strip, sample_grid
 from show_attend_tell.siblings.digits.draw.model import Draw
-from show_attend_tell.siblings.digits.models import GENERATORS
+from show_attend_tell.siblings.digits.draw.models import GENERATORS
 from show_attend_tell.siblings.digits.settings import GenerationExperiment
 from show_attend_tell.training.tensorboard_log import CurveLog
 

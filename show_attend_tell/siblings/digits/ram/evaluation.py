@@ -6,11 +6,11 @@ import numpy as np
 
 from show_attend_tell.siblings.common.evaluation import Measured, Report, evaluate_run
 from show_attend_tell.siblings.digits.data import held_out_pictures, read_split
-from show_attend_tell.siblings.digits.models import CLASSIFIERS
 from show_attend_tell.siblings.digits.ram.figures import (
     glimpses_of,
     save_glimpses,
 )
+from show_attend_tell.siblings.digits.ram.models import CLASSIFIERS
 from show_attend_tell.siblings.digits.ram.prediction import Predictor
 
 SEEDS = range(5)  # of the first places, whose errors are averaged

@@ -18,11 +18,11 @@ from show_attend_tell.siblings.digits.data import (
     make_pictures,
     read_split,
 )
-from show_attend_tell.siblings.digits.models import CLASSIFIERS
 from show_attend_tell.siblings.digits.ram.figures import (
     draw_glimpses,
     glimpses_of,
 )
+from show_attend_tell.siblings.digits.ram.models import CLASSIFIERS
 from show_attend_tell.siblings.digits.ram.prediction import Prediction, Predictor
 from show_attend_tell.siblings.digits.settings import DigitExperiment
 from show_attend_tell.training.tensorboard_log import CurveLog

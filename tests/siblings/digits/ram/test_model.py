@@ -11,9 +11,9 @@ from keras import ops
 from made_up_digits import digits
 from tiny_ram import B, T
 
-from show_attend_tell.siblings.digits.models import CLASSIFIERS
 from show_attend_tell.siblings.digits.ram import prediction
 from show_attend_tell.siblings.digits.ram.model import RecurrentAttention
+from show_attend_tell.siblings.digits.ram.models import CLASSIFIERS
 from show_attend_tell.siblings.digits.ram.prediction import Predictor
 from show_attend_tell.siblings.digits.ram.retina import see
 from show_attend_tell.siblings.digits.settings import GlimpseSettings

@@ -1,0 +1,117 @@
+"""The plug-in that docs/plugins.md prints, installed from a folder of its own."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import requests
+import served
+from PIL import Image
+from tiny_pipeline import tiny_pipeline
+
+from show_attend_tell.runtime import plugins
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "plugins.md"
+COLOURS = {"autumn": (200, 90, 20), "winter": (220, 230, 245)}
+
+
+def files_of_page() -> dict[str, str]:
+    """Return the content of each block with a title, by its title."""
+    blocks = re.findall(
+        r'^```\w+ title="([^"]+)"\n(.*?)^```$', PAGE.read_text("utf-8"), re.M | re.S
+    )
+    return dict(blocks)
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """Install the plug-in into a folder; return it."""
+    source = tmp_path_factory.mktemp("source")
+    target = tmp_path_factory.mktemp("installed")
+    for name, content in files_of_page().items():
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_text(content, encoding="utf-8")
+    options = ("--no-deps", "--no-build-isolation", "--no-index", "--quiet")
+    command = [sys.executable, "-m", "pip", "install", *options]
+    subprocess.run([*command, "--target", str(target), str(source)], check=True)
+    return target
+
+
+@pytest.fixture
+def plugin(installed, monkeypatch):
+    """Load the plug-in; return it."""
+    monkeypatch.syspath_prepend(str(installed))
+    plugins.installed.cache_clear()
+    yield plugins.installed()[-1]
+    plugins.installed.cache_clear()
+    sys.modules.pop("tint", None)
+
+
+@pytest.fixture
+def photos(tmp_path):
+    """A folder of noisy photos of each colour."""
+    rng = np.random.default_rng(0)
+    for name, colour in COLOURS.items():
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        for number in range(3):
+            noisy = np.clip(rng.normal(colour, 20, (8, 8, 3)), 0, 255)
+            path = tmp_path / "photos" / name / f"{number}.png"
+            Image.fromarray(np.uint8(noisy)).save(path)
+    return tmp_path / "photos"
+
+
+def test_its_verb_and_experiment_run(plugin, photos, run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("seasons.toml").write_text(files_of_page()["seasons.toml"])
+    assert "  tint " in run("--help")[1]
+    options = ("-e", "seasons.toml")
+    code, out, _ = run("prepare", *options, "--data", "photos")
+    assert (code, out.splitlines()[0]) == (0, "train: 6 photos")
+    code, out, err = run("train", *options)
+    assert code == 0, err
+    assert "best accuracy 100.00" in out
+    assert run("eval", *options) == (0, "seasons: accuracy 100.0 %\n", "")
+    model = "experiments/runs/seasons/model.json"
+    for name in COLOURS:
+        photo = f"photos/{name}/0.png"
+        assert run("tint", "--model", model, photo) == (0, f"{name}\n", "")
+    code, _, err = run("train", *options, "--limit", "2")
+    assert code == 2
+    assert "whose task is 'tint'" in " ".join(err.split())
+
+
+def test_its_tab_is_on_the_page_and_answers(plugin, photos):
+    with served.serving({"tiny": tiny_pipeline()}, tabs=[plugin.tab]) as address:
+        content = (photos / "autumn" / "0.png").read_bytes()
+        found = served.post(address, "tint", content).json()["colour"]
+        page = requests.get(address, timeout=60).text
+        script = requests.get(f"{address}/static/tint/tint.js", timeout=60)
+    np.testing.assert_allclose(found, COLOURS["autumn"], atol=15)
+    assert 'id="tint-file"' in page
+    assert '<script src="static/tint/tint.js" defer>' in page
+    assert "onStart(startTint)" in script.text
+
+
+def test_doctor_prints_its_row(plugin):
+    assert list(plugin.doctor()) == [("OK", "tint: NumPy is all it needs")]
+
+
+@pytest.mark.slow
+def test_its_tab_works_in_a_browser(plugin, photos, tmp_path):
+    pytest.importorskip("selenium.webdriver")
+    from chromium import browser, upload, wait
+
+    with (
+        served.serving({"tiny": tiny_pipeline()}, tabs=[plugin.tab]) as address,
+        browser(tmp_path, offline=False) as page,
+    ):
+        page.get(address)
+        wait(page, lambda b: b.find_element("id", "tab-tint").is_displayed())
+        page.find_element("id", "tab-tint").click()
+        content = (photos / "autumn" / "0.png").read_bytes()
+        upload(page, "tint-file", tmp_path / "photo.png", content)
+        shown = page.find_element("id", "tint-result")
+        wait(page, lambda b: shown.text.startswith("red, green, blue: "))
