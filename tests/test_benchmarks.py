@@ -57,6 +57,7 @@ def test_the_common_design():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_our_training_step_is_the_products(monkeypatch):
     if keras.backend.backend() != "tensorflow":
         pytest.skip("the product trains on TensorFlow")

@@ -11,6 +11,7 @@ import tiny_captioner as tiny
 import tiny_transformer
 import yaml
 from checks import assert_equal_leaves
+from nightly import others_nightly
 from refusals import refused
 
 from show_attend_tell.config.runs import find_model
@@ -57,7 +58,7 @@ def test_a_folder_holds_the_captioner_in_kerashubs_layout(rng, tmp_path, kind):
         assert_equal_leaves(loaded.get_weights(), model.get_weights())
 
 
-@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("name", others_nightly(PRESETS, kept=("everyday",)))
 def test_a_packaged_model_writes_the_same_captions_from_its_folder(name, tmp_path):
     Captioner.from_preset(name).save_to_preset(tmp_path / "pushed")
     card, text = front_matter(tmp_path / "pushed"), CARD.read_text("utf-8")

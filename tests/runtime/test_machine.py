@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from show_attend_tell.models.encoder import network
 from show_attend_tell.runtime import machine
 from show_attend_tell.runtime.machine import collect_provenance, git_revision
 
@@ -75,6 +74,8 @@ flags\t\t: fpu
 
 
 def test_photos_are_encoded_in_the_faster_precision(monkeypatch, tmp_path):
+    from show_attend_tell.models.encoder import network
+
     file = tmp_path / "cpuinfo"
     monkeypatch.setattr(machine, "_CPUINFO", file)
     monkeypatch.setattr(network, "_has_gpu", lambda: False)

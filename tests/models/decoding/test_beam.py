@@ -19,6 +19,7 @@ from decoding_models import (
     rescore,
 )
 from hypothesis import given
+from hypothesis import settings as limits
 from hypothesis import strategies as st
 from keras import ops
 
@@ -79,6 +80,7 @@ def reference_search(table, W, T, p, allowed):
     return (finished or live)[:W]
 
 
+@limits(max_examples=min(10, limits.default.max_examples))
 @given(
     st.integers(0, 2**31),
     st.integers(2, 4),
