@@ -46,11 +46,12 @@ _GAP = 0.03  # minimum distance between two shapes, and to the edge
 _QUALITY = 90  # of the JPEG files
 
 
-def write_scenes(folder: Path) -> list[Photo]:
+def write_scenes(folder: Path, limit: int | None = None) -> list[Photo]:
     """Draw a data set of scenes and write them to ``folder``/photos.
 
     Args:
         folder: the folder of the manifest; made if absent.
+        limit: maximum number of scenes of each split; all by default.
 
     Returns:
         One row per scene; paths are relative to ``folder``.
@@ -58,7 +59,7 @@ def write_scenes(folder: Path) -> list[Photo]:
     (folder / "photos").mkdir(parents=True, exist_ok=True)
     photos = []
     for split, count in COUNTS.items():
-        for number in range(count):
+        for number in range(count if limit is None else min(count, limit)):
             name = f"scene-{split}-{number:05d}"
             image, caption, objects = make_scene(split, number)
             path = folder / "photos" / f"{name}.jpg"

@@ -57,7 +57,7 @@ def prepare_photos(read: ReadSource, preparation: Preparation) -> Prepared:
 
 def prepare_scenes(preparation: Preparation) -> Prepared:
     """Draw scenes, and write manifest and vocabulary."""
-    photos = preparation.limited(write_scenes(preparation.folder))
+    photos = write_scenes(preparation.folder, preparation.limit)
     return _write(preparation, photos, Problems())
 
 

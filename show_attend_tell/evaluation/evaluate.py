@@ -72,7 +72,7 @@ def evaluate(
         runs_folder: folder of run folders.
         split: name of the split; by default ``test`` if it has captions, else ``val``.
         beam: hypotheses per photo, 1 is greedy; by default the experiment's.
-        tokenizer: ``auto``, ``ptb`` or ``simple``, see :func:`metrics.score`.
+        tokenizer: ``auto``, ``ptb`` or ``simple``, see :func:`metrics.scoring.score`.
         spice: whether to compute SPICE.
         model: a captioner, see :func:`models.pretrained.model_path`, or several, whose
             word probabilities are averaged; by default the model of the experiment's

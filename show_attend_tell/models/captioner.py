@@ -334,7 +334,7 @@ class Captioner(keras.Model):
         return self.caption_mean(y, words + attention, sample_weight=present)
 
     def generate(self, annotations, decoding=None, seeds=None, regions=None, **options):
-        """Call :meth:`models.generator.Generator.generate` with this model alone."""
+        """Call :meth:`reference.captioner.Generator.generate` with this model alone."""
         return self.generator.generate(annotations, decoding, seeds, regions, **options)
 
     def get_config(self):

@@ -318,13 +318,19 @@ def _line(answer: _Answer, content: dict, reason: str = "stop") -> Response:
 
 def _tag(name: str, pipeline: CaptioningPipeline) -> dict:
     """Return Ollama's description of a model."""
-    file = pipeline.file
-    content, changed = (file.read_bytes(), file.stat().st_mtime) if file else (b"", 0)
+    digest = hashlib.sha256()
+    size = 0
+    changed = 0.0
+    for file in pipeline.files:  # several of an ensemble
+        content = file.read_bytes()
+        digest.update(content)
+        size += len(content)
+        changed = max(changed, file.stat().st_mtime)
     return {
         **dict.fromkeys(("name", "model"), f"{name}:latest"),
         "modified_at": datetime.fromtimestamp(changed, UTC).isoformat(),
-        "size": len(content),
-        "digest": hashlib.sha256(content).hexdigest(),
+        "size": size,
+        "digest": digest.hexdigest(),
         "capabilities": ["completion", "vision"],
         "model_info": {"general.architecture": _OWNER, "general.basename": name},
         "details": {"format": "keras", "family": _OWNER, "families": [_OWNER]},

@@ -1,1 +1,1 @@
-"""The encoder: VGG, its 8-bit weights, its trainable layers."""
+"""The encoder: networks of ``keras.applications`` and SceneNet, in Keras."""

@@ -8,7 +8,8 @@ arXiv:1807.03247). They are appended to the output and not to the input, so that
 mean over the map, from which the captioner starts, contains the objects of a scene but
 not their positions, which require attention.
 
-The weights were trained by ``data_prep/scenes/train_scene_net.py``, last in 54dc2062.
+The program that trained the weights is in the history of the repository, last in the
+commit 54dc2062: ``git show 54dc2062:data_prep/scenes/train_scene_net.py``.
 """
 
 import keras

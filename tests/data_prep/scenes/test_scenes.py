@@ -39,6 +39,16 @@ def test_a_scene_has_the_same_bytes_whatever_the_number_of_scenes(
         assert first.read_bytes() == second.read_bytes()
 
 
+def test_a_limit_draws_the_first_scenes_of_each_split_only(tmp_path, monkeypatch):
+    monkeypatch.setattr(scenes, "COUNTS", {"train": 3, "val": 1, "test": 2})
+    photos = scenes.write_scenes(tmp_path, limit=2)
+    names = [f"scene-{split}-00000" for split in ("train", "val", "test")]
+    names += [f"scene-{split}-00001" for split in ("train", "test")]
+    assert sorted(photo.id for photo in photos) == sorted(names)
+    drawn = [path.stem for path in (tmp_path / "photos").iterdir()]
+    assert sorted(drawn) == sorted(names)
+
+
 def test_splits_and_numbers_draw_different_pictures():
     keys = itertools.product(scenes.SPLITS, (0, 1))
     pictures = [make_scene(*key)[0].tobytes() for key in keys]

@@ -23,7 +23,10 @@ from server_process import (
 from tiny_pipeline import photo_bytes
 
 from show_attend_tell.deployment.server import app
+from show_attend_tell.deployment.server.photo_programs import _tag
 from show_attend_tell.deployment.server.request_queue import RequestQueue
+from show_attend_tell.inference.pipeline import load
+from show_attend_tell.models.pretrained import SHIPPED_LSTM
 
 PHOTO = base64.b64encode(photo_bytes()).decode()
 URI = f"data:image/png;base64,{PHOTO}"
@@ -335,3 +338,13 @@ def test_a_client_that_leaves_gives_up_its_place(pipeline, monkeypatch, caplog):
 
 def test_the_page_states_that_prompts_are_ignored(address):
     assert "prompts are ignored" in requests.get(address).text
+
+
+def test_an_ensemble_is_served_and_described_by_all_of_its_files():
+    alone = load(SHIPPED_LSTM)
+    several = load([SHIPPED_LSTM, SHIPPED_LSTM])
+    assert app.create_app({"both": several})
+    tag = _tag("both", several)
+    assert tag["size"] == 2 * _tag("one", alone)["size"] > 1000
+    assert tag["digest"] != _tag("one", alone)["digest"]
+    assert tag["modified_at"] == _tag("one", alone)["modified_at"]
