@@ -21,6 +21,8 @@ def page(request, browser, address):
     A test may give the arguments of :func:`chromium.shown_as`.
     """
     shown_as(browser, **getattr(request, "param", {}))
+    forgotten = {"origin": address, "storageTypes": "all"}
+    browser.execute_cdp_cmd("Storage.clearDataForOrigin", forgotten)
     browser.get(address)
     wait(browser, lambda b: b.find_element("id", "tabs").is_displayed())
     return browser

@@ -1,9 +1,10 @@
 """The page in a real browser: photo, words, keyboard, widths, no outside requests."""
 
+import time
 import zipfile
 
 import pytest
-from chromium import accessibility_faults, shown_as, upload, wait
+from chromium import accessibility_faults, places_on, shown_as, upload, wait
 from tiny_pipeline import photo_bytes
 
 pytest.importorskip("selenium.webdriver")
@@ -31,13 +32,31 @@ def test_a_photo_gets_its_caption_and_alternatives(captioned):
     assert captioned.get_log("browser") == []
 
 
-def test_after_a_file_that_is_no_photo_the_answer_stays_complete(captioned, tmp_path):
-    status = captioned.find_element(By.ID, "status").text
-    assert "log p" in status
+def test_after_a_file_that_is_no_photo_the_photo_before_is_gone(captioned, tmp_path):
+    assert "log p" in captioned.find_element(By.ID, "status").text
     upload(captioned, "file", tmp_path / "notes.png", b"no photo")
     error = captioned.find_element(By.ID, "error")
-    wait(captioned, lambda b: "not a photo" in error.text)
-    assert captioned.find_element(By.ID, "status").text == status
+    wait(captioned, lambda b: "notes.png: not a photo" in error.text)
+    for name in ("view", "result", "others-box"):
+        assert not captioned.find_element(By.ID, name).is_displayed(), name
+    assert captioned.find_element(By.ID, "status").text == ""
+    assert captioned.find_element(By.ID, "invitation").is_displayed()
+    upload(captioned, "file", tmp_path / "photo.png", photo_bytes(5))
+    wait(captioned, lambda b: b.find_element(By.ID, "result").is_displayed())
+    assert error.text == ""
+
+
+def test_attention_waits_until_the_pointer_moves(captioned, tmp_path):
+    x, y = places_on(captioned, "words", (0.01, 0.5))[0]
+    mouse = {"type": "mouseMoved", "x": x, "y": y}
+    captioned.execute_cdp_cmd("Input.dispatchMouseEvent", mouse)
+    assert pressed(captioned) == 0
+    captioned.execute_script("showAnswer(); play()")  # the words appear under it anew
+    time.sleep(0.3)
+    assert "true" not in [w.get_attribute("aria-pressed") for w in words(captioned)]
+    mouse["x"] += 2
+    captioned.execute_cdp_cmd("Input.dispatchMouseEvent", mouse)
+    assert pressed(captioned) == 0
 
 
 def test_after_a_refused_photo_another_can_be_chosen(page, tmp_path, monkeypatch):
@@ -95,6 +114,16 @@ def test_words_appear_one_by_one_unless_motion_is_reduced(page, tmp_path):
     counts = page.execute_script("return counts.filter(count => count > 0)")
     assert counts == list(range(1, len(words(page)) + 1))
     assert len(words(page)) == len(announced.split())
+
+
+def test_the_note_of_an_example_takes_one_line(page):
+    lines = page.execute_script(
+        "const example = document.querySelector('#examples button');"
+        "const note = example.querySelector('small');"
+        "note.textContent = 'A failure: it sees a dog';"
+        "return note.offsetHeight / parseFloat(getComputedStyle(note).lineHeight)"
+    )
+    assert lines < 2
 
 
 def test_settings_are_sent(captioned):
@@ -204,6 +233,97 @@ def test_edited_captions_are_approved_and_saved(reviewed):
     wait(reviewed, lambda b: archive.exists())
     with zipfile.ZipFile(archive) as content:
         assert content.namelist() == ["trip/b.png.xmp", "trip/day 1/a.png.xmp"]
+
+
+def reload(browser):
+    """Open the page anew, as after a crash; return the rows that it kept."""
+    browser.get(browser.current_url.partition("#")[0])
+    wait(browser, lambda b: b.find_element(By.ID, "tabs").is_displayed())
+    browser.find_element(By.ID, "tab-folder").click()
+    time.sleep(0.5)  # for what the browser keeps
+    return rows(browser)
+
+
+def leaving_is_asked(browser):
+    """Whether the browser would ask before it leaves the page."""
+    return browser.execute_script(
+        "const event = new Event('beforeunload', {cancelable: true});"
+        "window.dispatchEvent(event); return event.defaultPrevented"
+    )
+
+
+def test_captions_edits_and_approvals_outlive_the_page(reviewed):
+    assert leaving_is_asked(reviewed)
+    first, second = reviewed.find_elements(CSS, "[data-state=captioned]")
+    text = first.find_element(CSS, "textarea")
+    text.clear()
+    text.send_keys("Rex")
+    second.find_element(CSS, "input").click()
+    time.sleep(0.5)
+    expected = [row for row in rows(reviewed) if "broken" not in row[0]]
+    assert [approved for *_, approved in expected] == [True, True]
+    assert reload(reviewed) == expected
+    note = reviewed.find_element(By.ID, "folder-note").text
+    assert note.startswith("2 captions from your last visit.")
+    about = [a.text for a in reviewed.find_elements(CSS, "#rows .about")]
+    assert about[0] == "Edited by you"
+    assert reviewed.find_element(By.ID, "approved").text == "2 captions approved"
+    pictures = "return [...document.querySelectorAll('#rows img')].map(i => i.width)"
+    assert all(reviewed.execute_script(pictures))
+    reviewed.find_element(CSS, "#rows input").click()
+    assert [approved for *_, approved in reload(reviewed)] == [False, True]
+
+
+def test_a_folder_that_is_chosen_again_captions_only_what_is_new(reviewed, tmp_path):
+    reload(reviewed)
+    asked = (
+        "window.asked = []; const send = window.fetch; window.fetch = (url, options) =>"
+        " { asked.push(options.body.get('photo').name); return send(url, options); }"
+    )
+    reviewed.execute_script(asked)
+    (tmp_path / "trip" / "b.png").write_bytes(photo_bytes(9))  # another photo
+    (tmp_path / "trip" / "c.png").write_bytes(photo_bytes(4))
+    reviewed.find_element(By.ID, "folder-files").send_keys(str(tmp_path / "trip"))
+    done = "return asked.length && !folder.running"
+    wait(reviewed, lambda b: b.execute_script(done))
+    found = reviewed.execute_script("return asked")
+    assert found == ["b.png", "broken.jpg", "c.png"]
+    assert len(rows(reviewed)) == 4
+
+
+def test_what_is_saved_or_discarded_is_kept_no_longer(reviewed):
+    reviewed.find_element(CSS, "[data-state=captioned] input").click()
+    reviewed.find_element(By.ID, "save-csv").click()
+    status = reviewed.find_element(By.ID, "folder-status")
+    wait(reviewed, lambda b: status.text.startswith("Saved 1 caption"))
+    assert leaving_is_asked(reviewed)
+    assert [path for path, *_ in reload(reviewed)] == ["trip/day 1/a.png"]
+    reviewed.find_element(By.ID, "folder-discard").click()
+    reviewed.switch_to.alert.dismiss()
+    assert len(reload(reviewed)) == 1
+    reviewed.find_element(By.ID, "folder-discard").click()
+    reviewed.switch_to.alert.accept()
+    wait(reviewed, lambda b: not b.find_element(By.ID, "review").is_displayed())
+    assert not leaving_is_asked(reviewed)
+    assert reload(reviewed) == []
+
+
+def test_when_all_is_saved_the_page_is_left_without_a_question(reviewed):
+    reviewed.find_element(By.ID, "approve-shown").click()
+    reviewed.find_element(By.ID, "save-csv").click()
+    status = reviewed.find_element(By.ID, "folder-status")
+    wait(reviewed, lambda b: status.text.startswith("Saved 2 captions"))
+    assert not leaving_is_asked(reviewed)
+    reviewed.find_element(CSS, "[data-state=captioned] textarea").send_keys("!")
+    assert leaving_is_asked(reviewed)
+
+
+def test_a_browser_that_keeps_nothing_says_so(reviewed):
+    reviewed.execute_script("opened = Promise.reject(new Error('private'))")
+    reviewed.find_element(CSS, "[data-state=captioned] textarea").send_keys("!")
+    kept = reviewed.find_element(By.ID, "folder-kept")
+    wait(reviewed, lambda b: kept.text.startswith("This browser keeps no captions"))
+    assert reviewed.find_element(By.ID, "approved").text == "1 caption approved"
 
 
 @pytest.mark.parametrize("dark", [False, True])

@@ -54,8 +54,9 @@ function addWord(k) {
   button.textContent = k ? answer.words[k] : answer.sentence.slice(0, answer.words[0].length);
   const p = Math.round(100 * Math.exp(answer.word_log_probs[k]));
   button.setAttribute("aria-label", `${answer.words[k]}, ${p} percent`);
-  button.addEventListener("pointerenter", (event) => {
-    if (event.pointerType === "mouse" && !timer) show(k);
+  // Not "pointerenter", which also comes when a word appears under a pointer at rest.
+  button.addEventListener("pointermove", (event) => {
+    if (event.pointerType === "mouse" && !timer && selected !== k) show(k);
   });
   button.addEventListener("click", () => { stop(); show(k); });
   button.addEventListener("focus", () => { if (!timer) show(k); });
@@ -237,6 +238,25 @@ async function requestCaption() {
   }
 }
 
+// Show a photo, or none, without a caption.
+function replacePhoto(next) {
+  stop();
+  latest++; // the answer for the photo before is no longer wanted
+  if (photo) URL.revokeObjectURL(photo.image.src);
+  photo = next;
+  answer = null;
+  marked = null;
+  setRegion("");
+  setMarking(false);
+  $("words").replaceChildren();
+  $("result").hidden = true;
+  $("others-box").hidden = true;
+  $("again").disabled = true;
+  $("invitation").hidden = Boolean(photo);
+  $("view").hidden = !photo;
+  $("drop").classList.toggle("full", Boolean(photo));
+}
+
 async function openPhoto(blob, name) {
   const url = URL.createObjectURL(blob);
   const image = new Image();
@@ -245,20 +265,11 @@ async function openPhoto(blob, name) {
     await image.decode();
   } catch (error) {
     URL.revokeObjectURL(url);
-    report(aboutAnswer(), `${name}: not a photo that this browser can display; choose another.`);
+    replacePhoto(null);
+    report("", `${name}: not a photo that this browser can display; choose another.`);
     return;
   }
-  stop();
-  if (photo) URL.revokeObjectURL(photo.image.src);
-  photo = { blob, name, image };
-  answer = marked = null;
-  setRegion("");
-  setMarking(false);
-  $("words").replaceChildren();
-  $("result").hidden = $("others-box").hidden = true;
-  $("invitation").hidden = true;
-  $("view").hidden = false;
-  $("drop").classList.add("full");
+  replacePhoto({ blob, name, image });
   show(-1);
   requestCaption();
 }

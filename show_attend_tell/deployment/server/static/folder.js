@@ -5,6 +5,7 @@ const PHOTO = /\.(jpe?g|png|webp|gif|bmp|tiff?|avif)$/i; // what the server deco
 const SIDECAR = /\.xmp$/i;
 const THUMBNAIL = 320; // pixels, longer side
 const folder = { rows: [], running: false };
+const NOT_KEPT = "This browser keeps no captions: save them before you leave the page.";
 
 // ---- files
 
@@ -35,19 +36,34 @@ async function walk(entry, found) {
 function addFiles(files) {
   const named = files.filter(({ path }) => !path.split("/").some((part) => part.startsWith(".")));
   const sidecars = new Set(named.map(({ path }) => path).filter((path) => SIDECAR.test(path)));
-  const present = new Set(folder.rows.map(({ path }) => path));
-  const photos = named.filter(({ path }) => PHOTO.test(path) && !present.has(path));
-  for (const { file, path } of photos.sort((a, b) => a.path.localeCompare(b.path))) {
+  const photos = named.filter(({ path }) => PHOTO.test(path));
+  const present = new Map(folder.rows.map((row) => [row.path, row]));
+  const added = photos.filter(({ file, path }) => !isCaptioned(present.get(path), file));
+  const replaced = new Set(added.map(({ path }) => path));
+  folder.rows = folder.rows.filter(({ path }) => !replaced.has(path));
+  for (const { file, path } of added.sort((a, b) => a.path.localeCompare(b.path))) {
     const described = [path, path.replace(/\.[^.]*$/, "")].some((p) => sidecars.has(`${p}.xmp`));
     folder.rows.push(makeRow({ file, path, described, state: "waiting" }));
   }
   const others = named.length - photos.length - sidecars.size;
-  $("folder-note").textContent = photos.length ? "" : "No further photos were found there.";
+  $("folder-note").textContent = added.length ? "" : "No further photos were found there.";
   if (others > 0) $("folder-note").textContent += ` ${counted(others, "other file")} ignored.`;
+  showReview();
+  captionAll();
+}
+
+// Whether a row has the caption of a file: of the same photo, by a model that is served.
+function isCaptioned(row, file) {
+  if (!row) return false;
+  if (row.edited || row.state === "waiting") return true;
+  return row.size === file.size && row.changed === file.lastModified
+    && row.state === "captioned" && row.answer.model in models;
+}
+
+function showReview() {
   $("folder-invitation").classList.toggle("small", folder.rows.length > 0);
   $("review").hidden = !folder.rows.length;
   arrange();
-  captionAll();
 }
 
 function counted(count, noun) {
@@ -61,8 +77,10 @@ function makeRow(row) {
   const element = $("row-template").content.firstElementChild.cloneNode(true);
   const part = (name) => element.querySelector(name);
   Object.assign(row, {
-    element, text: part("textarea"), approved: part("input"), about: part(".about"), edited: false,
+    element, text: part("textarea"), approved: part("input"), about: part(".about"),
   });
+  row.edited ??= false;
+  if (row.file) Object.assign(row, { size: row.file.size, changed: row.file.lastModified });
   part(".name").textContent = row.path;
   row.text.setAttribute("aria-label", `Caption of ${row.path}`);
   row.approved.setAttribute("aria-label", `Approve the caption of ${row.path}`);
@@ -70,9 +88,9 @@ function makeRow(row) {
     row.edited = row.text.value.trim() !== row.answer.sentence;
     row.approved.checked = row.edited || row.approved.checked;
     showRow(row);
-    countApproved();
+    reviewed(row);
   });
-  row.approved.addEventListener("change", countApproved);
+  row.approved.addEventListener("change", () => reviewed(row));
   part(".copy").addEventListener("click", async () => {
     await copyText(row.text.value, part(".copy"));
     $("folder-status").textContent = `Copied the caption of ${row.path}.`;
@@ -84,6 +102,8 @@ function makeRow(row) {
 
 async function showThumbnail(row, image) {
   image.alt = row.path;
+  if (row.thumbnail) image.src = row.thumbnail;
+  if (!row.file) return;
   try {
     const whole = await createImageBitmap(row.file);
     const share = Math.min(1, THUMBNAIL / Math.max(whole.width, whole.height));
@@ -92,7 +112,9 @@ async function showThumbnail(row, image) {
     canvas.height = Math.max(1, Math.round(whole.height * share));
     canvas.getContext("2d").drawImage(whole, 0, 0, canvas.width, canvas.height);
     whole.close();
-    image.src = canvas.toDataURL("image/jpeg", 0.8);
+    row.thumbnail = canvas.toDataURL("image/jpeg", 0.8);
+    image.src = row.thumbnail;
+    keepRow(row);
   } catch (error) {
     image.remove(); // the server may still read it
   }
@@ -143,6 +165,7 @@ async function captionRow(row) {
     delete row.answer.attention; // large, and not shown here
     row.text.value = row.answer.sentence;
     row.state = "captioned";
+    keepRow(row);
   } catch (error) {
     row.error = error.message;
     row.state = "failed";
@@ -190,9 +213,77 @@ function countApproved() {
 
 function approveShown() {
   for (const row of folder.rows) {
-    if (row.state === "captioned" && !row.element.hidden) row.approved.checked = true;
+    if (row.state === "captioned" && !row.element.hidden && !row.approved.checked) {
+      row.approved.checked = true;
+      reviewed(row);
+    }
   }
+}
+
+// A person has edited, approved or rejected the caption of a row.
+function reviewed(row) {
+  row.saved = false;
+  keepRow(row);
   countApproved();
+}
+
+// ---- what the browser keeps
+
+// What the browser keeps of a row; the photo itself stays where it is.
+function recordOf({ path, size, changed, described, answer, text, edited, approved, thumbnail }) {
+  return {
+    path, size, changed, described, answer, edited, thumbnail,
+    text: text.value, approved: approved.checked,
+  };
+}
+
+async function keepRow(row) {
+  if (row.state !== "captioned" || row.saved || !folder.rows.includes(row)) return;
+  await whileKept(() => keepRecord(recordOf(row)));
+}
+
+// Run a function of the store; without a store the page says that nothing is kept.
+async function whileKept(use) {
+  try {
+    return await use();
+  } catch (error) { // of a private window, or a full disk
+    $("folder-kept").textContent = NOT_KEPT;
+    return null;
+  }
+}
+
+async function restoreRows() {
+  const records = (await whileKept(keptRecords)) ?? [];
+  const present = new Set(folder.rows.map(({ path }) => path)); // dropped meanwhile
+  for (const { text, approved, ...kept } of records) {
+    if (present.has(kept.path)) continue;
+    const row = makeRow({ ...kept, state: "captioned" });
+    row.text.value = text;
+    row.approved.checked = approved;
+    folder.rows.push(row);
+  }
+  if (!records.length) return;
+  $("folder-note").textContent = `${counted(records.length, "caption")} from your last visit. `
+    + "Choose the folder again to caption its other photos.";
+  showReview();
+}
+
+async function discardAll() {
+  if (!confirm(`Discard ${counted(folder.rows.length, "caption")}?`)) return;
+  folder.running = false;
+  folder.rows = [];
+  await whileKept(forgetAllRecords);
+  $("folder-note").textContent = $("folder-status").textContent = "";
+  showError("folder-error", "");
+  showReview();
+}
+
+// Ask before the page is left with captions that are in no file.
+function warnOnLeaving(event) {
+  const isOpen = ({ state, saved }) => state === "waiting" || (state === "captioned" && !saved);
+  if (!folder.rows.some(isOpen)) return;
+  event.preventDefault();
+  event.returnValue = true; // for browsers before 2024
 }
 
 async function saveReview(form, name) {
@@ -208,6 +299,8 @@ async function saveReview(form, name) {
     const response = await fetch("review", { method: "POST", headers, body });
     if (!response.ok) throw new Error((await response.json()).error);
     save(await response.blob(), name);
+    for (const row of rows) row.saved = true;
+    await whileKept(() => forgetRecords(rows.map(({ path }) => path)));
     $("folder-status").textContent = `Saved ${counted(rows.length, "caption")} as ${name}.`
       + (kept ? ` ${counted(kept, "photo")} with an XMP file left out.` : "");
   } catch (error) {
@@ -226,9 +319,12 @@ function startFolder() {
   $("folder-search").addEventListener("input", arrange);
   $("approve-shown").addEventListener("click", approveShown);
   $("folder-stop").addEventListener("click", () => { folder.running = false; });
+  $("folder-discard").addEventListener("click", discardAll);
+  window.addEventListener("beforeunload", warnOnLeaving);
   $("save-csv").addEventListener("click", () => saveReview("csv", "captions.csv"));
   $("save-xmp").addEventListener("click", () => saveReview("xmp", "captions-xmp.zip"));
   addTab("folder");
+  restoreRows();
 }
 
 // Take the files of a drop or a paste: one photo into its tab, more into the list.
