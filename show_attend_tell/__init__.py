@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # for editors and type checkers; __getattr__ imports at run time
     from show_attend_tell.config.captioner import DecodingSettings
-    from show_attend_tell.config.experiments import load_experiment
+    from show_attend_tell.config.experiments import caption_experiment
     from show_attend_tell.config.settings import Experiment
     from show_attend_tell.data.features import FeatureReader
     from show_attend_tell.data.vocabulary import Vocabulary
@@ -44,9 +44,9 @@ _HOMES = {
     "ShowAttendTellError": "runtime.errors",
     "Vocabulary": "data.vocabulary",
     "caption": "inference.pipeline",
+    "caption_experiment": "config.experiments",
     "evaluate": "evaluation.evaluate",
     "load": "inference.pipeline",
-    "load_experiment": "config.experiments",
     "train": "training.train",
 }
 _IMPORTING_KERAS = {"Captioner", "Encoder", "evaluate", "train"}
@@ -60,8 +60,8 @@ __all__ = [
     "ShowAttendTellError",
     "Vocabulary",
     "caption",
+    "caption_experiment",
     "load",
-    "load_experiment",
 ]
 
 

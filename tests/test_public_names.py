@@ -24,9 +24,9 @@ PUBLIC = [
     "ShowAttendTellError",
     "Vocabulary",
     "caption",
+    "caption_experiment",
     "evaluate",
     "load",
-    "load_experiment",
     "train",
 ]
 
@@ -69,7 +69,7 @@ print(caption.sentense)
 n: int = caption.sentence
 s: str = caption.sentence
 sat.caption("x.jpg", method="sample", samples=2).alternatives[0].log_prob.is_integer()
-sat.train(sat.load_experiment("scenes"))
+sat.train(sat.caption_experiment("scenes"))
 """
 
 

@@ -17,7 +17,8 @@ from data_prep.extract import (
 from data_prep.feature_part import Part
 from data_prep.feature_writer import FeatureWriter
 from show_attend_tell.cluster.pool import Cluster, WorkItem, connected
-from show_attend_tell.config.settings import EncoderSettings, Experiment
+from show_attend_tell.config.captioner import EncoderSettings
+from show_attend_tell.config.settings import Experiment
 from show_attend_tell.data.encoder_identity import identity_difference
 from show_attend_tell.data.manifest import Photo
 from show_attend_tell.models.encoder.network import Encoder

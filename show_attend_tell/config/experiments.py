@@ -7,7 +7,9 @@ from pathlib import Path
 
 from show_attend_tell.config.settings import (
     TOML_ERRORS,
+    AnyExperiment,
     Experiment,
+    Tables,
     experiment_from_dict,
     experiment_to_dict,
     parse_toml,
@@ -57,7 +59,7 @@ def find_experiment(name: str) -> Path:
     return known[name]
 
 
-def rename(experiment: Experiment, name: str) -> Experiment:
+def rename(experiment: AnyExperiment, name: str) -> AnyExperiment:
     """Return the experiment under another name, the name of its run folder.
 
     Raises:
@@ -67,7 +69,9 @@ def rename(experiment: Experiment, name: str) -> Experiment:
     return experiment_from_dict(values, "--name")
 
 
-def seed_variants(experiment: Experiment, seeds: Iterable[int]) -> list[Experiment]:
+def seed_variants(
+    experiment: AnyExperiment, seeds: Iterable[int]
+) -> list[AnyExperiment]:
     """Return the experiment with each seed, named ``<name>-seed-<seed>``.
 
     Raises:
@@ -102,7 +106,7 @@ def limit_experiment(experiment: Experiment, limit: int) -> Experiment:
     return dataclasses.replace(experiment, name=experiment.name + suffix, data=data)
 
 
-def load_experiment(name: str, changes: Iterable[str] = ()) -> Experiment:
+def load_experiment(name: str, changes: Iterable[str] = ()) -> AnyExperiment:
     """Read an experiment and override single settings.
 
     Args:
@@ -121,7 +125,22 @@ def load_experiment(name: str, changes: Iterable[str] = ()) -> Experiment:
     return experiment_from_dict(values, "--set")
 
 
-def _apply_change(values: dict, change: str) -> None:
+def caption_experiment(name: str, changes: Iterable[str] = ()) -> Experiment:
+    """Read an experiment with captions; see :func:`load_experiment`.
+
+    Raises:
+        ConfigError: its task is another, or see the same function.
+    """
+    experiment = load_experiment(name, changes)
+    if not isinstance(experiment, Experiment):
+        raise ConfigError(
+            f"`experiment` must be one with captions. Received: {quote(name)}, whose "
+            f"task is {experiment.task!r}; run `show-attend-tell train -e {name}`"
+        )
+    return experiment
+
+
+def _apply_change(values: Tables, change: str) -> None:
     """Store the value of one ``table.key=value`` in the nested tables."""
     key, equals, text = change.partition("=")
     *tables, last = key.strip().split(".")

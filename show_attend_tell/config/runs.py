@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from show_attend_tell.config.settings import (
-    Experiment,
+    AnyExperiment,
     experiment_to_dict,
     experiment_to_toml,
     read_experiment_file,
@@ -38,7 +38,7 @@ def write_json(path: Path, value: object) -> None:
 
 
 def lock_run(
-    experiment: Experiment, runs: str | Path, seconds: float = 0
+    experiment: AnyExperiment, runs: str | Path, seconds: float = 0
 ) -> AbstractContextManager[None]:
     """Return a context in which no other process trains the run.
 
@@ -61,7 +61,7 @@ def lock_run(
 
 
 def open_run(
-    experiment: Experiment, runs: str | Path, resume: bool, overwrite: bool
+    experiment: AnyExperiment, runs: str | Path, resume: bool, overwrite: bool
 ) -> Path:
     """Return the folder of a new run, or with `resume` of an earlier run.
 
@@ -98,7 +98,7 @@ def holds_run(folder: Path) -> bool:
     return (folder / CHECKPOINT).exists() or (folder / MODEL).exists()
 
 
-def _resumable(folder: Path, experiment: Experiment) -> Path:
+def _resumable(folder: Path, experiment: AnyExperiment) -> Path:
     """Return the folder if its checkpoint can be resumed with these settings."""
     if not (folder / CHECKPOINT).exists():
         raise RunError(
@@ -114,7 +114,7 @@ def _resumable(folder: Path, experiment: Experiment) -> Path:
     return folder
 
 
-def _changes(old: Experiment, new: Experiment) -> str:
+def _changes(old: AnyExperiment, new: AnyExperiment) -> str:
     """Return every changed setting with its old value, empty if there is none."""
     before, after = experiment_to_dict(old), experiment_to_dict(new)
     if old.task != new.task:

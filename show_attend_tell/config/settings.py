@@ -8,9 +8,10 @@ raises a :class:`ConfigError` of one line that names the file, the key and the r
 import dataclasses
 import tomllib
 import typing
+from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Protocol
+from typing import Annotated, Any, ClassVar, Literal, Protocol, Self, TypeAlias
 
 import tomli_w
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
@@ -35,15 +36,18 @@ from show_attend_tell.runtime import plugins
 from show_attend_tell.runtime.errors import ConfigError, nearest, one_line, quote
 from show_attend_tell.runtime.untrusted import read_text_bytes
 
+Tables: TypeAlias = dict[str, Any]  # of TOML, nested
+
 # A run of dotted keys takes quadratic time.
-_LONGEST_TEXT, _LONGEST_LINE = 2**16, 2**13  # characters
+_LONGEST_TEXT = 2**16  # characters
+_LONGEST_LINE = 2**13
 
 # Errors of parsing: a TOMLDecodeError, an integer of too many digits or a text that is
 # not UTF-8 (ValueError), and lists that are nested too deeply.
 TOML_ERRORS = (ValueError, RecursionError)
 _MOST_FAULTS = 5  # faults that one message names
 # Keys that runs of version 0.3 hold, and the values without effect.
-_RETIRED = {
+_RETIRED: dict[str, Tables] = {
     "encoder": {"trainable_from": ""},
     "training": {"encoder_learning_rate": 1e-5, "rollouts": "beam", "text": []},
 }
@@ -80,7 +84,7 @@ class DataSettings:
     )
 
     @model_validator(mode="after")
-    def _check_also(self):
+    def _check_also(self) -> Self:
         if self.name in self.also:
             raise ValueError(
                 f"data.also must name data sets other than data.name, {self.name!r}; "
@@ -134,7 +138,7 @@ class TrainingSettings(OptimiserSettings):
     precision: Literal["float32", "bfloat16"] = "float32"
 
     @model_validator(mode="after")
-    def _check_objective(self):
+    def _check_objective(self) -> Self:
         if self.objective == "cider" and self.batch_size % self.hypotheses:
             raise ValueError(
                 "batch_size must be a multiple of hypotheses with objective = 'cider'. "
@@ -200,8 +204,9 @@ class Experiment:
     transformer: TransformerSettings = TransformerSettings()
 
     @model_validator(mode="after")
-    def _check_tables(self):
-        objective, teachers = self.training.objective, self.distillation.teachers
+    def _check_tables(self) -> Self:
+        objective = self.training.objective
+        teachers = self.distillation.teachers
         if objective != "likelihood" and self.model.attention == "hard":
             raise ValueError(
                 f"objective = {objective!r} must go with attention = 'soft'. Received: "
@@ -260,7 +265,7 @@ def _tables_of(task: object, origin: str) -> type:
     return tasks[task].settings()
 
 
-def experiment_from_dict(values: dict, origin: str = "settings") -> AnyExperiment:
+def experiment_from_dict(values: Tables, origin: str = "settings") -> AnyExperiment:
     """Validate nested tables and return their experiment.
 
     Args:
@@ -275,7 +280,8 @@ def experiment_from_dict(values: dict, origin: str = "settings") -> AnyExperimen
     if tables is Experiment:  # whose resolved settings have no such key
         values = {key: value for key, value in values.items() if key != "task"}
     try:
-        return TypeAdapter(tables).validate_python(values)
+        experiment: AnyExperiment = TypeAdapter(tables).validate_python(values)
+        return experiment
     except ValidationError as error:
         faults = error.errors()
         lines = [_describe_fault(fault, tables) for fault in faults[:_MOST_FAULTS]]
@@ -284,9 +290,9 @@ def experiment_from_dict(values: dict, origin: str = "settings") -> AnyExperimen
         raise ConfigError(f"{origin}: {'; '.join(lines)}") from None
 
 
-def experiment_to_dict(experiment: AnyExperiment) -> dict:
+def experiment_to_dict(experiment: AnyExperiment) -> Tables:
     """Return the nested tables that :func:`experiment_from_dict` validates."""
-    tables = dataclasses.asdict(experiment)
+    tables = dataclasses.asdict(experiment)  # type: ignore[call-overload]  # a Protocol
     return {name: value for name, value in tables.items() if value is not None}
 
 
@@ -321,7 +327,7 @@ def experiment_to_toml(experiment: AnyExperiment) -> str:
     return tomli_w.dumps(experiment_to_dict(experiment))
 
 
-def parse_toml(text: str) -> dict:
+def parse_toml(text: str) -> Tables:
     """Parse TOML.
 
     Raises:
@@ -335,7 +341,7 @@ def parse_toml(text: str) -> dict:
     return tomllib.loads(text)
 
 
-def _describe_fault(fault: dict, tables: type) -> str:
+def _describe_fault(fault: Mapping[str, Any], tables: type[Any]) -> str:
     """Describe one of pydantic's errors by key, fault and remedy.
 
     Args:
@@ -359,7 +365,7 @@ def _describe_fault(fault: dict, tables: type) -> str:
     return f"{key}: {message}. Received: {quote(fault['input'])}"
 
 
-def _nearest(key: str, tables: type) -> str:
+def _nearest(key: str, tables: type[Any]) -> str:
     """Return ``, nearest: <known key>``, empty if no known key is similar."""
     names = [field.name for field in dataclasses.fields(tables)]
     known = _known_keys(tables) if "." in key else names + _known_keys(tables)
@@ -367,7 +373,7 @@ def _nearest(key: str, tables: type) -> str:
     return f", nearest: {same[0]}" if same else nearest(key, known)
 
 
-def _known_keys(tables: type) -> list[str]:
+def _known_keys(tables: type[Any]) -> list[str]:
     """Return every key of every table as ``table.key``."""
     return [
         f"{table.name}.{field.name}"

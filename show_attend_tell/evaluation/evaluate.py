@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from show_attend_tell.config import runs
-from show_attend_tell.config.settings import DecodingSettings, Experiment
+from show_attend_tell.config.captioner import DecodingSettings
+from show_attend_tell.config.settings import Experiment
 from show_attend_tell.data.features import FeatureReader
 from show_attend_tell.data.manifest import Photo
 from show_attend_tell.data.preprocessing import Box

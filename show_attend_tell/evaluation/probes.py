@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from show_attend_tell.config.settings import DecodingSettings
+from show_attend_tell.config.captioner import DecodingSettings
 from show_attend_tell.data.features import FeatureReader
 from show_attend_tell.data.region import cell_shares, smooth
 from show_attend_tell.data.splits import Split

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from show_attend_tell.config.settings import DecodingSettings
+from show_attend_tell.config.captioner import DecodingSettings
 from show_attend_tell.data.manifest import Photo
 from show_attend_tell.data.vocabulary import tokenize
 from show_attend_tell.evaluation.metrics import bootstrap

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from show_attend_tell.config.settings import DecodingSettings
+from show_attend_tell.config.captioner import DecodingSettings
 from show_attend_tell.data.features import FeatureReader
 from show_attend_tell.data.splits import Split
 from show_attend_tell.evaluation.metrics.scoring import validation_scores

@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image
 
-from show_attend_tell.config.settings import DecodingSettings, Experiment
+from show_attend_tell.config.captioner import DecodingSettings
+from show_attend_tell.config.settings import Experiment
 from show_attend_tell.data.preprocessing import load_photo
 from show_attend_tell.data.splits import Split, load_splits, open_features
 from show_attend_tell.evaluation.metrics.reward import CiderReward

@@ -19,7 +19,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from show_attend_tell.config.settings import DecodingSettings, Experiment
+from show_attend_tell.config.captioner import DecodingSettings
+from show_attend_tell.config.settings import Experiment
 from show_attend_tell.data.dataset import part_of, read_views, shown_items
 from show_attend_tell.data.splits import Split
 from show_attend_tell.data.vocabulary import PAD, START, Vocabulary

@@ -10,13 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_settings import CAPTION, changed, line_of, message_of
 
-from show_attend_tell.config.experiments import load_experiment, shipped_experiments
+from show_attend_tell.config.experiments import (
+    caption_experiment,
+    load_experiment,
+    shipped_experiments,
+)
 from show_attend_tell.config.settings import (
     Experiment,
     experiment_from_dict,
     experiment_to_toml,
     read_experiment_file,
 )
+from show_attend_tell.runtime.errors import ConfigError
 
 
 def test_absent_keys_default_to_the_papers_values():
@@ -325,3 +330,9 @@ def test_further_data_sets_have_weights_and_other_names():
     assert "other than data.name" in message_of(
         changed(CAPTION, "data", also={name: 1})
     )
+
+
+def test_an_experiment_of_another_task_is_no_experiment_with_captions():
+    assert isinstance(caption_experiment("scenes", ["training.epochs=1"]), Experiment)
+    with pytest.raises(ConfigError, match="whose task is 'classify'"):
+        caption_experiment("ram_mnist")

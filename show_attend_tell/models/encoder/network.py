@@ -22,7 +22,7 @@ import PIL
 import tensorflow as tf
 from PIL import Image
 
-from show_attend_tell.config.settings import EncoderSettings
+from show_attend_tell.config.captioner import EncoderSettings
 from show_attend_tell.data.encoder_identity import BUILT_IN_WEIGHTS
 from show_attend_tell.data.preprocessing import to_square
 from show_attend_tell.models.encoder import scene_net

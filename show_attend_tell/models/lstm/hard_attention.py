@@ -70,7 +70,7 @@ from typing import NamedTuple
 import keras
 from keras import ops
 
-from show_attend_tell.config.settings import HardAttentionSettings
+from show_attend_tell.config.captioner import HardAttentionSettings
 from show_attend_tell.models.decoder_interface import Selection
 from show_attend_tell.models.losses import token_losses
 from show_attend_tell.models.lstm.attention import sampled_location
