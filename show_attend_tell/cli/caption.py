@@ -11,7 +11,7 @@ import click
 
 from show_attend_tell.cli.options import (
     PATH,
-    Verb,
+    FilesVerb,
     attention_option,
     cluster_options,
     in_one_line,
@@ -24,7 +24,7 @@ from show_attend_tell.runtime.errors import plural
 
 
 @click.command(
-    cls=Verb, interrupted="run the same command again; with --out it continues"
+    cls=FilesVerb, interrupted="run the same command again; with --out it continues"
 )
 @click.argument("photos", nargs=-1, required=True, type=PATH, metavar="PHOTO...")
 @request_options
@@ -35,6 +35,11 @@ from show_attend_tell.runtime.errors import plural
     help="Write captions to FILE: a .jsonl, or a .csv or .html generated at the "
     "end from a .jsonl beside it; with --cluster a folder. An interrupted run is "
     "resumed.",
+)
+@click.option(
+    "--prune",
+    is_flag=True,
+    help="Remove the rows of photos that were deleted from these folders from --out.",
 )
 @click.option(
     "--json", "as_json", is_flag=True, help="Print JSON Lines with all details."
@@ -92,6 +97,8 @@ def caption(photos, request, out, write_metadata, overwrite_metadata, **options)
     require_cluster(options["cluster"], options["workers"])
     as_json, attention, page = (options[n] for n in ("as_json", "attention", "page"))
     exiftool_columns = options["exiftool_columns"]
+    if options["prune"] and (out is None or options["cluster"] is not None):
+        raise click.UsageError("--prune needs --out, without --cluster.")
     printed = as_json or attention is not None or page is not None
     if options["cluster"] is not None:
         others = printed or write_metadata or exiftool_columns
@@ -134,8 +141,15 @@ def caption(photos, request, out, write_metadata, overwrite_metadata, **options)
     if out is not None:
         from show_attend_tell.inference.batch import caption_into_file
 
-        how = request, exiftool_columns, writer
-        report = caption_into_file(pipeline, photos, out, *how)
+        report = caption_into_file(
+            pipeline,
+            photos,
+            out,
+            request,
+            exiftool_columns=exiftool_columns,
+            metadata=writer,
+            prune=options["prune"],
+        )
         failed = print_failures(report.failures)
         click.echo(report.summary())
     else:
@@ -201,10 +215,10 @@ def _print_captions(pipeline, results, options) -> bool:
 
 def _in_words(confidence: float | None) -> str:
     """Return a confidence to print after its sentence, empty for None."""
-    from show_attend_tell.inference.result import confidence_word
+    from show_attend_tell.inference.result import confidence_figures, confidence_word
 
     word = confidence_word(confidence)
-    return "" if word is None else f" ({word}, {confidence:.2f})"
+    return "" if word is None else f" ({word}, {confidence_figures(confidence)})"
 
 
 def print_results(

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -56,6 +57,28 @@ class LocalPath(click.Path):
 
 
 PATH = LocalPath(path_type=Path, readable=False)  # unreadable photos are listed
+
+
+class FilesVerb(Verb):
+    """A verb whose arguments are files, also those whose names begin with a dash."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse arguments; the name of a file that is no option is not taken for one.
+
+        ``caption *.jpg`` passes the name ``-dash.jpg`` as it is.
+        """
+        parameters = self.get_params(ctx)
+        options = {name for each in parameters for name in each.opts}
+        files = [
+            os.path.join(os.curdir, argument)
+            if argument.startswith("-")
+            and argument.partition("=")[0] not in options
+            and argument not in ("-", "--")
+            and os.path.lexists(argument)
+            else argument
+            for argument in args
+        ]
+        return super().parse_args(ctx, files)
 
 
 def add_options(*options: Callable) -> Callable:

@@ -59,6 +59,8 @@ PHOTO_SUFFIXES = frozenset(
     ]
 )
 
+_RAW_REMEDY = "raw photos cannot be read; export it as JPEG"
+
 # Photos that cannot be decoded, by suffix, with the remedy.
 _REMEDIES = (
     dict.fromkeys(
@@ -70,7 +72,7 @@ _REMEDIES = (
         ".avif": "AVIF cannot be read; run pip install --upgrade pillow",
         ".jxl": "JPEG XL cannot be read; convert it to JPEG",
     }
-    | dict.fromkeys(_RAW, "raw photos cannot be read; export it as JPEG")
+    | dict.fromkeys(_RAW, _RAW_REMEDY)
 )
 
 # Errors of Pillow's decoders for files that are damaged, truncated, too large or not
@@ -103,8 +105,24 @@ def is_photo(path: str | os.PathLike[str]) -> bool:
     return _suffix(path) in PHOTO_SUFFIXES
 
 
+def has_suffix(path: str | os.PathLike[str]) -> bool:
+    """Return whether a file's name ends with a kind of file; a date is none."""
+    return bool(_suffix(path))
+
+
 def _suffix(path: str | os.PathLike[str]) -> str:
-    return os.path.splitext(path)[1].lower()
+    suffix = os.path.splitext(path)[1].lower()
+    kind = suffix[1:]
+    return suffix if kind and not kind.isdigit() and " " not in kind else ""
+
+
+def has_photo_content(path: str | os.PathLike[str]) -> bool:
+    """Return whether the content of a file begins as a photo that can be decoded."""
+    try:
+        with pillow_warnings_ignored(), open_photo(path):
+            return True
+    except UNREADABLE:
+        return False
 
 
 @contextlib.contextmanager
@@ -197,7 +215,9 @@ def open_photo(
     if isinstance(file, str | os.PathLike):
         require_regular(file)
     image = Image.open(file, formats=tuple(formats))
-    if max(image.size) > LONGEST_SIDE:
+    if _has_raw_content(image):
+        fault = _RAW_REMEDY
+    elif max(image.size) > LONGEST_SIDE:
         fault = f"a side must have at most {LONGEST_SIDE} pixels"
     elif (scans := _scans(image)) > _MOST_SCANS:
         fault = f"a JPEG must have at most {_MOST_SCANS} scans. Received: {scans}"
@@ -205,6 +225,34 @@ def open_photo(
         return image
     image.close()
     raise ValueError(fault)
+
+
+# Tags of TIFF, and values of raw photos. Their first picture is often a thumbnail.
+_DNG_VERSION = 50_706
+_PHOTOMETRIC = 262
+_SENSOR_LEVELS = (32_803, 34_892)  # of a colour filter array; linear raw
+_SUBFILE_TYPE = 254
+_REDUCED = 1
+_SUB_IFDS = 330
+_CANON_RAW = b"CR"  # after the header of 8 bytes
+
+
+def _has_raw_content(image: Image.Image) -> bool:
+    """Return whether an opened TIFF is a raw photo: DNG, CR2, NEF, ARW and others."""
+    if image.format != "TIFF":
+        return False
+    tags = image.tag_v2
+    place = image.fp.tell()
+    image.fp.seek(8)
+    is_canon = image.fp.read(2) == _CANON_RAW
+    image.fp.seek(place)
+    is_thumbnail = _SUB_IFDS in tags and tags.get(_SUBFILE_TYPE) == _REDUCED
+    return (
+        is_canon
+        or is_thumbnail
+        or _DNG_VERSION in tags
+        or tags.get(_PHOTOMETRIC) in _SENSOR_LEVELS
+    )
 
 
 # A byte FF, then the kind of a marker. Compressed data have FF only before 00 and
@@ -269,8 +317,10 @@ def load_photo(
     except UNREADABLE as error:
         reason = one_line(error)
         if isinstance(error, Image.UnidentifiedImageError):
-            reason = remedy(name) or "unknown image format"
-        raise PhotoError(f"{name}: cannot be read as a photo: {reason}") from None
+            reason = remedy(name) or "cannot be read as a photo: unknown image format"
+        elif reason != _RAW_REMEDY:
+            reason = f"cannot be read as a photo: {reason}"
+        raise PhotoError(f"{name}: {reason}") from None
 
 
 def seen_region(photo_size: tuple[int, int], side: int, resize: str) -> Box:

@@ -5,34 +5,30 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote_from_bytes
 
-from show_attend_tell.inference.journal import (
-    Journal,
-    Row,
-    caption_row,
-    require_replaceable,
-    table,
-)
+from show_attend_tell.inference.gallery import readable, write_gallery
+from show_attend_tell.inference.journal import Journal, Row, caption_row
 from show_attend_tell.inference.metadata import MetadataWriter
-from show_attend_tell.inference.photos import find_photos
+from show_attend_tell.inference.photos import find_photos, photo_key
 from show_attend_tell.inference.pipeline import CaptioningPipeline
 from show_attend_tell.inference.request import CaptionRequest, is_sampled
 from show_attend_tell.inference.result import (
-    CONFIDENCE_WORDS,
     DOUBTFUL,
     Failure,
     LowConfidence,
-    as_sentence,
-    confidence_word,
     is_below,
 )
-from show_attend_tell.inference.visualization.pages import stream_template
-from show_attend_tell.runtime.errors import CaptionError, plural
-from show_attend_tell.runtime.files import atomic_path, atomic_write
+from show_attend_tell.inference.table import (
+    exiftool_table,
+    require_replaceable,
+    table,
+)
+from show_attend_tell.runtime.errors import CaptionError, OutputFileError, plural
+from show_attend_tell.runtime.files import atomic_write
 from show_attend_tell.runtime.progress import progress_bar
 
-_ENDINGS = (".jsonl", ".csv", ".html", ".htm")
+_GALLERIES = (".html", ".htm")
+_ENDINGS = (".jsonl", ".csv", *_GALLERIES)
 
 
 @dataclass(frozen=True)
@@ -46,6 +42,8 @@ class BatchReport:
         failures: photos without a caption, including those left out.
         nouns: a result and its input.
         left_out: captions of low confidence that a table for exiftool omits.
+        pruned: rows of deleted photos that were removed.
+        gone: rows of deleted photos that remain.
     """
 
     out: Path
@@ -54,12 +52,14 @@ class BatchReport:
     failures: tuple[Failure, ...]
     nouns: tuple[str, str] = ("caption", "photo")
     left_out: int = 0
+    pruned: int = 0
+    gone: int = 0
 
     def summary(self) -> str:
         """Return the counts in one line."""
         result, photo = self.nouns
         written = plural(self.written, result)
-        parts = [f"{_readable(str(self.out))}: {written} written"]
+        parts = [f"{readable(str(self.out))}: {written} written"]
         if self.present:
             parts.append(f"{self.present} already present")
         low = sum(isinstance(failure, LowConfidence) for failure in self.failures)
@@ -72,6 +72,13 @@ class BatchReport:
             )
         if len(self.failures) > low:
             parts.append(f"{plural(len(self.failures) - low, photo)} skipped")
+        if self.pruned:
+            parts.append(f"{plural(self.pruned, 'row')} of deleted photos removed")
+        if self.gone:
+            parts.append(
+                f"{plural(self.gone, 'row')} of deleted photos kept (--prune removes "
+                "them)"
+            )
         return ", ".join(parts)
 
 
@@ -91,10 +98,12 @@ def caption_into_file(
     request: CaptionRequest | None = None,
     exiftool_columns: bool = False,
     metadata: MetadataWriter | None = None,
+    prune: bool = False,
 ) -> BatchReport:
     """Write the captions of many photos into a file.
 
-    An interrupted run is resumed from JSON Lines, to which captions are appended.
+    An interrupted run is resumed from JSON Lines, to which captions are appended. A
+    photo that has been replaced since is captioned again.
 
     Args:
         pipeline: a pipeline loaded from a file.
@@ -104,12 +113,14 @@ def caption_into_file(
         request: the user's choices; by default the model's own.
         exiftool_columns: whether a ``.csv`` has the columns that exiftool reads.
         metadata: writes every caption into the metadata of its photo too.
+        prune: whether to remove the rows of photos that were deleted from `paths`.
 
     Raises:
         CaptionError: the ending of `out` is unknown, the pipeline has no file, or see
             :meth:`CaptioningPipeline.caption_photos`.
         OutputFileError: see :class:`~show_attend_tell.inference.journal.Journal` and
-            :func:`~show_attend_tell.inference.journal.require_replaceable`.
+            :func:`~show_attend_tell.inference.table.require_replaceable`; or all photos
+            of a folder are gone, and `prune` would remove all its rows.
     """
     require_known_ending(out)
     if pipeline.file is None:
@@ -122,22 +133,25 @@ def caption_into_file(
     pipeline.require_calibration(request)
     kind = out.suffix.lower()
     journal_file = out if kind == ".jsonl" else out.with_suffix(".jsonl")
+    paths = [Path(path) for path in paths]
     photos = distinct_photos(find_photos(paths))
     failures: list[Failure] = []
     author = made_by(pipeline, request)
     with Journal(journal_file, author) as journal:
         if kind == ".csv":
-            require_replaceable(out, journal.rows, request.least_in_metadata)
+            require_replaceable(out, journal.history)
+        gone = _rows_of_deleted_photos(journal, paths, photos, prune)
         present = [
             photo
             for photo in photos
             if not isinstance(photo, Failure) and photo in journal
         ]
         if metadata is not None:  # a run may have been interrupted before the metadata
-            rows = {os.path.abspath(row["path"]): row for row in journal.rows}
-            for photo in present:
-                row = rows[os.path.abspath(photo)]
-                metadata.write(photo, row["caption"], row["confidence"])
+            with progress_bar(len(present), "photo", "metadata") as bar:
+                for photo in present:
+                    row = journal.row(photo)
+                    metadata.write(photo, row["caption"], row["confidence"])
+                    bar.update()
 
         results = pipeline.caption_inputs(photos, request, journal.__contains__)
         with progress_bar(len(photos), "photo", "caption", done=len(present)) as bar:
@@ -149,25 +163,83 @@ def caption_into_file(
                 journal.append([caption_row(result, author)])
                 if metadata is not None:
                     metadata.write(result.path, result.text, result.confidence)
-        left_out = 0
-        if kind == ".csv":
-            least = request.least_in_metadata
-            atomic_write(out, table(journal.rows, exiftool_columns, least))
-            if exiftool_columns:
-                left_out = sum(
-                    is_below(row.get("confidence"), least) for row in journal.rows
-                )
-        elif kind != ".jsonl":
-            write_gallery(out, journal.rows, failures)
-    written = len(photos) - len(present) - len(failures)
-    return BatchReport(out, written, len(present), tuple(failures), left_out=left_out)
+
+        rows = journal.rows
+        if prune:
+            deleted = {photo_key(journal.location(row)) for row in gone}
+            rows = [r for r in rows if photo_key(journal.location(r)) not in deleted]
+        least = request.least_in_metadata
+        if kind == ".csv" and exiftool_columns:
+            atomic_write(out, exiftool_table(rows, least, journal.location))
+        elif kind == ".csv":
+            atomic_write(out, table(rows, failures))
+        elif kind in _GALLERIES:
+            write_gallery(out, rows, failures, journal.location)
+        if prune and gone:  # last: until here the table is made from the journal
+            journal.remove(gone)
+    left_out = 0
+    if exiftool_columns:
+        left_out = sum(is_below(row.get("confidence"), least) for row in rows)
+    return BatchReport(
+        out,
+        written=len(photos) - len(present) - len(failures),
+        present=len(present),
+        failures=tuple(failures),
+        left_out=left_out,
+        pruned=len(gone) if prune else 0,
+        gone=0 if prune else len(gone),
+    )
+
+
+def _rows_of_deleted_photos(
+    journal: Journal,
+    paths: Sequence[Path],
+    photos: Sequence[Path | Failure],
+    prune: bool,
+) -> list[Row]:
+    """Return the rows of photos that were deleted from the folders of a run.
+
+    Raises:
+        OutputFileError: `prune` is true, and a folder has rows but no photo at all: its
+            drive may be away.
+    """
+    found = {photo_key(p) for p in photos if not isinstance(p, Failure)}
+    named = set()
+    folders = set()
+    for path in paths:
+        named.add(photo_key(path))
+        if not os.path.lexists(path):
+            continue
+        folder = path if path.is_dir() else path.absolute().parent
+        folders.add(os.path.join(os.path.realpath(folder), ""))
+    deleted = []
+    for row in journal.rows:
+        place = photo_key(journal.location(row))
+        if place in found or os.path.lexists(place):
+            continue
+        inside = [folder for folder in folders if place.startswith(folder)]
+        if prune and inside:
+            _require_photos(max(inside, key=len), found)
+        if inside or place in named:
+            deleted.append(row)
+    return deleted
+
+
+def _require_photos(folder: str, found: Iterable[str]) -> None:
+    """Raise an OutputFileError unless a photo was found in a folder."""
+    if not any(place.startswith(folder) for place in found):
+        raise OutputFileError(
+            f"{folder}: --prune must find a photo there. Received: none, though photos "
+            "of this folder have captions; connect its drive, or remove the file of "
+            "captions"
+        )
 
 
 def distinct_photos(photos: Iterable[Path | Failure]) -> Sequence[Path | Failure]:
     """Remove photos named twice, by whatever path."""
     distinct: dict[object, Path | Failure] = {}
     for photo in photos:
-        key = photo if isinstance(photo, Failure) else photo.absolute()
+        key = photo if isinstance(photo, Failure) else photo_key(photo)
         distinct.setdefault(key, photo)
     return list(distinct.values())
 
@@ -200,47 +272,3 @@ def file_identity(model: Path) -> str:
     """Return the name of a model file and the first digits of its SHA-256."""
     with model.open("rb") as file:
         return f"{model.name} {hashlib.file_digest(file, 'sha256').hexdigest()[:12]}"
-
-
-def write_gallery(
-    path: Path, rows: Sequence[Row], failures: Sequence[Failure] = ()
-) -> None:
-    """Write a page of photos with captions to copy as alternative texts, atomically.
-
-    Args:
-        path: path of the page; photos are linked relative to its folder, not copied.
-        rows: rows with ``path``, ``caption``, ``log_prob`` and ``confidence``.
-        failures: photos without a caption, listed at the end.
-    """
-    cards = (
-        {
-            "source": _source(row["path"], path.parent),
-            "name": _readable(row["path"]),
-            "sentence": as_sentence(row["caption"]),
-            "log_prob": row["log_prob"],
-            "confidence": row.get("confidence"),
-            "word": confidence_word(row.get("confidence")),
-            "doubtful": is_below(row.get("confidence"), DOUBTFUL),
-        }
-        for row in rows
-    )
-    pieces = stream_template(
-        "gallery.html",
-        count=len(rows),
-        cards=cards,
-        words=CONFIDENCE_WORDS.items(),
-        reasons=[_readable(failure.reason) for failure in failures],
-    )
-    with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8") as file:
-        file.writelines(pieces)
-
-
-def _source(photo: str, folder: Path) -> str:
-    """Return the relative URL of a photo, seen from a folder."""
-    relative = os.path.relpath(photo, folder).replace(os.sep, "/")
-    return quote_from_bytes(os.fsencode(relative), safe="/")
-
-
-def _readable(text: str) -> str:
-    """Replace bytes of a path that are not UTF-8, so that the text can be written."""
-    return os.fsencode(text).decode("utf-8", "replace")

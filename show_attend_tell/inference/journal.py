@@ -1,23 +1,23 @@
-"""Write captions or words as JSON Lines that survive a killed process, and as CSV.
+"""Write captions or words as JSON Lines that survive a killed process.
 
 The rows of a batch are appended in one write; a row that a killed process left
-incomplete is removed when the file is opened again.
+incomplete is removed when the file is opened again. A row knows its photo again from
+any folder, and notices that another photo has replaced it.
 """
 
 import contextlib
-import csv
-import io
+import hashlib
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self, TypeAlias
 
-from show_attend_tell.inference.result import DOUBTFUL, Caption, as_sentence, is_below
-from show_attend_tell.inference.xmp import creator_tool
+from show_attend_tell.inference.photos import photo_key
+from show_attend_tell.inference.result import Caption
 from show_attend_tell.runtime.errors import OutputFileError
-from show_attend_tell.runtime.files import locked
+from show_attend_tell.runtime.files import atomic_path, locked
 
 Row: TypeAlias = Mapping[str, Any]  # of a result, for JSON
 
@@ -25,6 +25,7 @@ Row: TypeAlias = Mapping[str, Any]  # of a result, for JSON
 ENCODING = {"encoding": "utf-8", "errors": "surrogateescape"}
 
 _FIRST_KEY = b'{"path": '
+_DIGITS = 16  # hexadecimal, of a photo's SHA-256
 
 
 def text(value: object) -> str:
@@ -61,10 +62,14 @@ FIELDS = {
 class Journal:
     """An open JSON Lines file of results, locked; a context manager.
 
+    Beside its fields a row has ``photo``: size, time of the last change and digest of
+    the file, and ``folder`` if its path is relative: the folder that it starts from,
+    seen from the folder of the journal.
+
     Attributes:
         path: path of the file.
         made_by: the model and the settings of all rows.
-        rows: all rows, those already present first.
+        history: all rows, including those of photos that were replaced since.
     """
 
     def __init__(
@@ -97,10 +102,13 @@ class Journal:
         )
         with contextlib.ExitStack() as stack:
             stack.enter_context(locked(f"{self.path}.lock", taken))
-            self.rows = self._open()
+            self.history = self._open()
             stack.enter_context(self._file)
             self._opened = stack.pop_all()
-        self._present = {os.path.abspath(row["path"]) for row in self.rows}
+        self._rows: dict[str, Row] = {}
+        for row in self.history:
+            self._rows[photo_key(self.location(row))] = row
+        self._unchanged: dict[str, bool] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -108,17 +116,40 @@ class Journal:
     def __exit__(self, *error: object) -> None:
         self._opened.close()
 
+    @property
+    def rows(self) -> list[Row]:
+        """The latest row of each photo, those already present first."""
+        return list(self._rows.values())
+
+    def location(self, row: Row) -> Path:
+        """Return the path of a row's photo, seen from the working folder."""
+        path = row["path"]
+        if "folder" not in row or os.path.isabs(path):
+            return Path(path)
+        found = os.path.join(self._folder(), row["folder"], path)
+        is_here = os.path.normpath(found) == os.path.abspath(path)
+        return Path(path) if is_here else Path(os.path.relpath(found))
+
+    def row(self, photo: str | os.PathLike[str]) -> Row | None:
+        """Return the row of a photo, by whatever path it is named, or None."""
+        return self._rows.get(photo_key(photo))
+
     def __contains__(self, photo: object) -> bool:
-        """Return whether a photo has a row, by whatever path it is named."""
-        return os.path.abspath(str(photo)) in self._present
+        """Return whether a photo has a row, and has not been replaced since."""
+        key = photo_key(str(photo))
+        if key not in self._rows:
+            return False
+        if key not in self._unchanged:
+            self._unchanged[key] = _is_unchanged(Path(key), self._rows[key])
+        return self._unchanged[key]
 
     def append(self, rows: Iterable[Row]) -> None:
-        """Append rows of photos without a row, ``path`` first; all of them or none.
+        """Append rows, ``path`` first; all of them or none.
 
         Raises:
             OutputFileError: the disk is full; the file ends with the row before these.
         """
-        rows = list(rows)
+        rows = [self._identified(row) for row in rows]
         left = memoryview("".join(map(row_line, rows)).encode(**ENCODING))
         size = self._file.tell()
         try:
@@ -130,8 +161,42 @@ class Journal:
                 f"{self.path}: cannot be written: {error.strerror}; free space and "
                 "run the same command again"
             ) from None
-        self.rows.extend(rows)
-        self._present.update(os.path.abspath(row["path"]) for row in rows)
+        self.history.extend(rows)
+        for row in rows:
+            key = photo_key(row["path"])
+            self._rows[key] = row
+            self._unchanged[key] = True
+
+    def remove(self, rows: Iterable[Row]) -> None:
+        """Remove rows, and those of photos that were replaced, atomically.
+
+        Raises:
+            OSError: the file cannot be written; it stays as it was.
+        """
+        for row in rows:
+            self._rows.pop(photo_key(self.location(row)), None)
+        self.history = self.rows
+        content = "".join(map(row_line, self.history)).encode(**ENCODING)
+        self._file.close()
+        try:
+            with atomic_path(self.path) as temporary:
+                temporary.write_bytes(content)
+        finally:
+            self._file = self._opened.enter_context(open(self.path, "ab", buffering=0))
+
+    def _folder(self) -> str:
+        return os.path.realpath(self.path.absolute().parent)
+
+    def _identified(self, row: Row) -> Row:
+        """Return a row with what recognises its photo, if it is a file."""
+        identity: dict[str, Any] = {}
+        with contextlib.suppress(OSError, ValueError):
+            identity["photo"] = _describe_file(Path(row["path"]))
+        if not os.path.isabs(row["path"]):
+            with contextlib.suppress(ValueError):  # on another drive of Windows
+                folder = os.path.relpath(os.path.realpath(os.curdir), self._folder())
+                identity["folder"] = folder.replace(os.sep, "/")
+        return {**row, **identity}
 
     def _open(self) -> list[Row]:
         """Read the complete rows, remove an incomplete one, and open for appending."""
@@ -160,6 +225,8 @@ class Journal:
         try:
             row = json.loads(line)
             checked = {key: check(row.get(key)) for key, check in self._fields.items()}
+            if "folder" in row:
+                checked["folder"] = text(row["folder"])
         except (AttributeError, TypeError, ValueError, OverflowError, RecursionError):
             raise self._malformed(f"the line {line[:60]!r}") from None
         return {**row, **checked}
@@ -190,64 +257,33 @@ def row_line(row: Row) -> str:
     return json.dumps(row, ensure_ascii=not row["path"].isprintable()) + "\n"
 
 
-# Columns that `exiftool -csv=FILE PHOTO...` writes into photos.
-_EXIFTOOL_COLUMNS = (
-    "SourceFile",
-    "XMP-dc:Description",
-    "XMP-iptcCore:AltTextAccessibility",
-    "XMP-xmp:CreatorTool",
-)
+def _describe_file(photo: Path) -> dict[str, int | str]:
+    """Return the size, the time of the last change and the digest of a file."""
+    with photo.open("rb") as file:
+        found = os.fstat(file.fileno())
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return {
+        "bytes": found.st_size,
+        "modified": found.st_mtime_ns,
+        "sha256": digest[:_DIGITS],
+    }
 
 
-def table(
-    rows: Iterable[Row], exiftool: bool = False, least: float = DOUBTFUL
-) -> bytes:
-    """Return rows as CSV, after one line of column names.
+def _is_unchanged(photo: Path, row: Row) -> bool:
+    """Return whether a photo is the one that a row describes.
 
-    Args:
-        rows: rows with :data:`FIELDS`, which are its columns.
-        exiftool: whether to write the columns of exiftool in place of these.
-        least: lowest confidence of a caption that exiftool gets.
+    The content is read only if the time of the last change differs. A photo that is
+    absent, and one of a row without a description, count as unchanged.
     """
-    content = io.StringIO()
-    plain = csv.writer(content, lineterminator="\n")
-    # Python 3.11 writes a carriage return without quotes, and cannot read it then.
-    quoted = csv.writer(content, lineterminator="\n", quoting=csv.QUOTE_ALL)
-    plain.writerow(_EXIFTOOL_COLUMNS if exiftool else FIELDS)
-    for row in rows:
-        values = [row.get(field) for field in FIELDS]
-        if exiftool:
-            if is_below(row.get("confidence"), least):
-                continue
-            sentence = as_sentence(row["caption"])
-            values = [row["path"], sentence, sentence, creator_tool(row["made_by"])]
-        returns = any("\r" in str(value) for value in values)
-        (quoted if returns else plain).writerow(values)
-    return content.getvalue().encode(**ENCODING)
-
-
-def require_replaceable(
-    path: Path, rows: Sequence[Row], least: float = DOUBTFUL
-) -> None:
-    """Raise unless a :func:`table` of these rows loses no line of the file.
-
-    An earlier run wrote the first of these rows. A CSV file differs if another program
-    wrote it, or version 0.1, which kept no journal beside it.
-
-    Raises:
-        OutputFileError: the file has other lines.
-        OSError: the file cannot be read.
-    """
-    if not path.exists():
-        return
-    if path.is_file():  # a pipe or a device may block or have no end
-        content = path.read_bytes()
-        lows = (least, DOUBTFUL, 0)  # an earlier run may have had another
-        tables = (table(rows, x, low) for x in (False, True) for low in lows)
-        if any(rewritten.startswith(content) for rewritten in tables):
-            return
-    journal = path.with_suffix(".jsonl").name
-    raise OutputFileError(
-        f"{path}: must be absent, or made from {journal} beside it. Received: lines "
-        f"that are not in {journal}; name another file, or move this one"
-    )
+    known = row.get("photo")
+    if not isinstance(known, dict):
+        return True
+    try:
+        found = photo.stat()
+        if found.st_size != known.get("bytes"):
+            return False
+        if found.st_mtime_ns == known.get("modified"):
+            return True
+        return _describe_file(photo)["sha256"] == known.get("sha256")
+    except (OSError, ValueError):
+        return True

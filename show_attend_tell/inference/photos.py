@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import io
 import os
 import stat
@@ -14,6 +15,8 @@ from PIL import Image
 
 from show_attend_tell.data.preprocessing import (
     UNREADABLE,
+    has_photo_content,
+    has_suffix,
     is_photo,
     is_raw,
     load_photo,
@@ -43,14 +46,26 @@ class Failure:
         return {"path": str(self.path), "error": self.reason}
 
 
+def photo_key(photo: str | os.PathLike) -> str:
+    """Return what is equal for all paths of a photo: absolute, its folder unlinked."""
+    folder, name = os.path.split(os.path.abspath(photo))
+    return os.path.join(_real_folder(folder), name)
+
+
+@functools.lru_cache(maxsize=1000)
+def _real_folder(folder: str) -> str:
+    return os.path.realpath(folder)
+
+
 def find_photos(
     paths: Iterable[str | os.PathLike[str] | Failure],
 ) -> Iterator[Path | Failure]:
     """Yield photos named directly, and the photos inside folders.
 
-    A file is yielded whatever its suffix. Inside a folder only files with one of
-    ``data.preprocessing.PHOTO_SUFFIXES`` are yielded, sorted by name, before those of
-    its subfolders, in the order and with the exceptions of
+    A file is yielded whatever its suffix. Inside a folder files with one of
+    ``data.preprocessing.PHOTO_SUFFIXES`` are yielded, and files without a suffix, or
+    with one of a format that cannot be decoded, whose content is a photo; sorted by
+    name, before those of its subfolders, in the order and with the exceptions of
     :func:`runtime.folders.walk_folders`.
 
     Args:
@@ -80,21 +95,29 @@ def _scan(root: Path) -> Iterator[Path | Failure]:
             yield Failure(Path(folder), f"{folder}: {error.strerror}")
         stems = {Path(entry.name).stem for entry in files if is_photo(entry.name)}
         for entry in files:
-            if not (is_raw(entry.name) and Path(entry.name).stem in stems):
-                yield from _check(Path(entry.path))
+            has_photo_beside = is_raw(entry.name) and Path(entry.name).stem in stems
+            yield from _check(Path(entry.path), has_photo_beside)
 
 
-def _check(path: Path) -> Iterator[Path | Failure]:
-    """Yield a photo of a folder, a Failure, or nothing for other files."""
+def _check(path: Path, has_photo_beside: bool) -> Iterator[Path | Failure]:
+    """Yield a photo of a folder, a Failure, or nothing for other files.
+
+    A file without a suffix, or with one of a format that cannot be decoded, is known by
+    its content.
+    """
     try:
         os.stat(path)
     except OSError as error:
         yield Failure(path, f"{path}: {error.strerror}")
         return
-    if unsupported := remedy(path):
-        yield Failure(path, f"{path}: {unsupported}")
-    elif is_photo(path):
+    unsupported = remedy(path)
+    if is_photo(path):
         yield _regular(path)
+    elif unsupported or not has_suffix(path):
+        if has_photo_content(path):
+            yield path
+        elif unsupported and not has_photo_beside:
+            yield Failure(path, f"{path}: {unsupported}")
 
 
 def _regular(path: Path) -> Path | Failure:

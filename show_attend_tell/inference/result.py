@@ -37,13 +37,10 @@ def as_sentence(caption: str) -> str:
 
 
 def is_below(confidence: float | None, least: float | None) -> bool:
-    """Return whether a confidence, as people see it, with two decimals, is too low.
-
-    It is not if one of the two is None.
-    """
+    """Return whether a confidence is too low; it is not if one of the two is None."""
     if confidence is None or least is None:
         return False
-    return round(confidence, 2) < least
+    return confidence < least
 
 
 def confidence_word(confidence: float | None) -> str | None:
@@ -51,7 +48,23 @@ def confidence_word(confidence: float | None) -> str | None:
     if confidence is None:
         return None
     words = CONFIDENCE_WORDS.items()
-    return next(word for word, least in words if not is_below(confidence, least))
+    return next(word for word, least in words if confidence >= least)
+
+
+def confidence_figures(confidence: float | None, least: float = 0.0) -> str:
+    """Return a confidence as people see it, empty for None.
+
+    It has two decimals, or as many as tell it from the limits of the words and from
+    `least`: 0.498 is unsure, and 0.50 would be likely.
+    """
+    if confidence is None:
+        return ""
+    limits = (*CONFIDENCE_WORDS.values(), least)
+    for decimals in range(2, 17):
+        text = f"{confidence:.{decimals}f}"
+        if all((float(text) < x) == (confidence < x) for x in limits):
+            return text
+    return repr(confidence)
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,7 +212,8 @@ def unless_doubtful(caption: Caption, least: float | None) -> Caption | Failure:
     """Return the caption, or a LowConfidence if its confidence is below the least."""
     if not is_below(caption.confidence, least):
         return caption
-    reason = f"left out, its confidence {caption.confidence:.2f} is below {least:g}"
+    figures = confidence_figures(caption.confidence, least or 0)
+    reason = f"left out, its confidence {figures} is below {least:g}"
     return LowConfidence(caption.path, f"{caption.path}: {reason}")
 
 

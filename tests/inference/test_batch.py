@@ -1,14 +1,20 @@
 """Captions of folders into files: resuming, failures, CSV, the gallery."""
 
+import base64
 import csv
 import html
+import io
 import itertools
 import json
+import re
 
 import pytest
+from chromium import browser, fits
+from PIL import Image
 from tiny_pipeline import photo_image
 
-from show_attend_tell.inference.batch import caption_into_file, made_by, write_gallery
+from show_attend_tell.inference.batch import caption_into_file, made_by
+from show_attend_tell.inference.gallery import write_gallery
 from show_attend_tell.inference.pipeline import CaptioningPipeline
 from show_attend_tell.inference.request import CaptionRequest
 from show_attend_tell.inference.result import DOUBTFUL, Failure, as_sentence
@@ -64,7 +70,7 @@ def test_a_second_run_resumes_and_ends_with_the_same_file(
     ]
     if ending == ".csv":
         with part.open(encoding="utf-8", newline="") as file:
-            found = [row["path"] for row in csv.DictReader(file)]
+            found = [row["path"] for row in csv.DictReader(file) if not row["error"]]
         assert found == [str(folder / name) for name in NAMES]
 
 
@@ -95,16 +101,137 @@ def test_a_csv_of_version_0_1_is_neither_lost_nor_repeated(pipeline, folder, tmp
     assert out.read_bytes() == before
 
 
-def test_the_gallery_shows_every_photo_with_a_text_to_copy(pipeline, folder, tmp_path):
+def test_a_table_has_a_row_for_each_photo_also_without_a_caption(run, folder):
+    out = folder.parent / "captions.csv"
+    for _ in range(2):
+        assert run(folder, "--out", out)[0] == 1
+        with out.open(encoding="utf-8", newline="") as file:
+            *found, last = csv.DictReader(file)
+        assert [row["path"] for row in found] == [str(folder / n) for n in NAMES]
+        assert all(row["sentence"] == as_sentence(row["caption"]) for row in found)
+        assert last["path"] == str(folder / "broken.jpg")
+        assert last["error"].startswith("cannot be read as a photo")
+
+
+def test_a_replaced_photo_gets_a_new_caption_in_every_form(run, folder, tmp_path):
+    outs = [tmp_path / f"captions.{ending}" for ending in ("csv", "html", "jsonl")]
+    for out in outs:
+        run(folder, "--out", out)
+        known = out.with_suffix(".jsonl").read_bytes()
+        photo_image(9, (48, 40)).save(folder / "z.png")
+        _, lines, _ = run(folder, "--out", out)
+        assert lines == [
+            f"{out}: 1 caption written, 3 already present, 1 photo skipped"
+        ]
+        assert out.with_suffix(".jsonl").read_bytes().startswith(known)
+        photo_image(1, (48, 40)).save(folder / "z.png")
+        out.with_suffix(".jsonl").unlink()
+        out.unlink(missing_ok=True)
+
+
+def test_rows_of_deleted_photos_leave_with_prune_alone(run, folder, tmp_path):
+    out = tmp_path / "captions.csv"
+    run(folder, "--out", out)
+    (folder / "z.png").unlink()
+    code, lines, _ = run(folder, "--out", out)
+    assert lines[-1].endswith(
+        "3 already present, 1 photo skipped, 1 row of deleted photos kept (--prune "
+        "removes them)"
+    )
+    assert "z.png" in out.read_text()
+    for end in (", 1 row of deleted photos removed", "1 photo skipped"):
+        code, lines, _ = run(folder, "--out", out, "--prune")
+        assert lines[-1].endswith(end)
+        for file in (out, out.with_suffix(".jsonl")):
+            assert "z.png" not in file.read_text()
+            assert "a b.png" in file.read_text()
+
+
+def test_prune_keeps_rows_of_other_folders_and_of_a_drive_that_is_away(
+    run, folder, tmp_path
+):
+    out = tmp_path / "captions.jsonl"
+    other = tmp_path / "other"
+    other.mkdir()
+    photo_image(3, (48, 40)).save(other / "o.png")
+    run(folder, other, "--out", out)
+    before = out.read_bytes()
+    (other / "o.png").unlink()
+    assert run(folder, "--out", out, "--prune")[0] == 1  # for the broken photo
+    assert out.read_bytes() == before
+    code, _, err = run(other, "--out", out, "--prune")
+    assert code == 1
+    assert "--prune must find a photo there" in err
+    assert out.read_bytes() == before
+    code, _, err = run(folder, "--prune")
+    assert (code, "--prune needs --out" in err) == (2, True)
+
+
+def pictures(page):
+    """Return the pictures that a page holds."""
+    found = re.findall(r'src="data:image/jpeg;base64,([^"]+)"', page)
+    return [Image.open(io.BytesIO(base64.b64decode(text))) for text in found]
+
+
+def test_the_gallery_holds_every_picture_with_a_text_to_copy(
+    pipeline, folder, tmp_path
+):
+    photo_image(8, (900, 600)).save(folder / "large.jp2")
     out = tmp_path / "pages" / "captions.html"
     caption_into_file(pipeline, [folder], out)
-    page = out.read_text("utf-8")
-    for row in rows(out.with_suffix(".jsonl")):
-        assert f"<p>{as_sentence(row['caption'])}</p>" in page
-    assert 'src="../photos/nested/%C3%A9t%C3%A9.jpg" alt="' in page
-    assert "<code hidden>&lt;img src=&#34;../photos/a%20b.png&#34; alt=" in page
-    assert "broken.jpg: cannot be read" in page
-    assert "http" not in page
+    (folder / "z.png").unlink()
+    for again in (False, True):  # the second run reads the photos again
+        if again:
+            caption_into_file(pipeline, [folder], out)
+        page = out.read_text("utf-8")
+        for row in rows(out.with_suffix(".jsonl")):
+            assert f"<p>{as_sentence(row['caption'])}</p>" in page
+        assert "<code hidden>&lt;img src=&#34;../photos/a%20b.png&#34; alt=" in page
+        assert "src=&#34;../photos/nested/%C3%A9t%C3%A9.jpg&#34;" in page
+        assert "broken.jpg: cannot be read" in page
+        assert "http" not in page
+        sizes = sorted(picture.size for picture in pictures(page))
+        assert sizes == [(48, 40)] * (3 if again else 4) + [(320, 213)]
+        assert page.count("The photo is no longer there.") == int(again)
+
+
+def test_the_gallery_is_sorted_and_filtered(tmp_path):
+    given = {"a dog": 0.3, "a cat": 0.9, "a bus": None, "a cup": 0.498}
+    rows = [
+        {"path": f"{k}.jpg", "caption": text, "log_prob": -1.0, "confidence": value}
+        for k, (text, value) in enumerate(given.items())
+    ]
+    write_gallery(tmp_path / "page.html", rows)
+    with browser() as driver:
+        driver.get((tmp_path / "page.html").as_uri())
+
+        def shown():
+            cards = driver.find_elements("css selector", "figure:not([hidden]) p")
+            return [card.text for card in cards]
+
+        def select(control, value):
+            script = (
+                "const control = document.getElementById(arguments[0]);"
+                "control.value = arguments[1];"
+                "control.dispatchEvent(new Event('input'));"
+            )
+            driver.execute_script(script, control, value)
+
+        assert shown() == ["A cat.", "A cup.", "A dog.", "A bus."]
+        select("order", "low")
+        assert shown() == ["A bus.", "A dog.", "A cup.", "A cat."]
+        select("order", "name")
+        assert shown() == ["A dog.", "A cat.", "A bus.", "A cup."]
+        select("word", "unsure")
+        assert shown() == ["A dog.", "A cup."]
+        assert driver.find_element("id", "shown").text == "2 of 4 shown"
+        select("find", "CUP")
+        assert shown() == ["A cup."]
+        select("word", "")
+        select("find", "1.jpg")
+        assert shown() == ["A cat."]
+        assert fits(driver)
+        assert not driver.get_log("browser")
 
 
 def test_the_gallery_marks_doubtful_captions_alone(tmp_path):
@@ -114,10 +241,11 @@ def test_the_gallery_marks_doubtful_captions_alone(tmp_path):
         for text, confidence in given.items()
     ]
     write_gallery(tmp_path / "page.html", rows)
-    cards = (tmp_path / "page.html").read_text("utf-8").split("<figure>")[1:]
+    cards = (tmp_path / "page.html").read_text("utf-8").split("<figure ")[1:]
     assert ['class="doubt"' in card for card in cards] == [False, False, True, False]
     assert "probably wrong, confidence 0.19" in cards[2]
-    assert ["confidence" in card for card in cards] == [True, True, True, False]
+    captions = [card.partition("<small>")[0] for card in cards]
+    assert ["confidence" in text for text in captions] == [True, True, True, False]
 
 
 def test_no_text_of_a_row_becomes_markup_in_the_gallery(tmp_path):

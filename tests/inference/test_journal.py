@@ -1,4 +1,4 @@
-"""The JSON Lines journal: repair, refusal, locking, and the CSV made from it."""
+"""The JSON Lines journal: repair, refusal, locking, identity, and the CSV from it."""
 
 import csv
 import itertools
@@ -14,18 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refused
 
-from show_attend_tell.inference.batch import write_gallery
-from show_attend_tell.inference.journal import (
-    ENCODING,
-    FIELDS,
-    Journal,
-    caption_row,
-    require_replaceable,
-)
-from show_attend_tell.inference.journal import (
-    table as csv_of,
-)
+from show_attend_tell.inference.gallery import write_gallery
+from show_attend_tell.inference.journal import ENCODING, FIELDS, Journal, caption_row
 from show_attend_tell.inference.result import Failure
+from show_attend_tell.inference.table import exiftool_table, require_replaceable
+from show_attend_tell.inference.table import table as csv_of
 from show_attend_tell.runtime.errors import OutputFileError
 
 MADE_BY = "model.keras 0123456789ab, beam 3"
@@ -86,19 +79,139 @@ def test_rows_come_back_as_they_were_appended_and_other_programs_read_them(path)
     rows = write(path, NAMES[:4])
     expected = ("a red circle", -2.5, -1.25, MADE_BY, None)
     fields = [dict(zip(FIELDS, (name, *expected), strict=True)) for name in NAMES[:4]]
-    assert write(path, []) == rows == fields
+    without = [{name: row[name] for name in FIELDS} for row in rows]
+    assert without == fields
+    assert write(path, []) == rows
     lines = path.read_text("utf-8").splitlines()
     assert [list(json.loads(line).items()) for line in lines] == [
-        list(row.items()) for row in fields
+        list(row.items()) for row in rows
     ]
+
+
+def test_a_table_has_the_sentence_as_shown_and_photos_without_a_caption(path):
+    rows = [row | {"confidence": 0.498} for row in write(path, NAMES[:4])]
     table = path.with_suffix(".csv")
-    table.write_bytes(csv_of([row | {"confidence": 0.25} for row in rows]))
+    failures = [Failure(Path("cut.jpg"), "cut.jpg: cannot be read, it ends early")]
+    table.write_bytes(csv_of(rows, failures))
     with table.open(encoding="utf-8", newline="") as file:
-        found = list(csv.DictReader(file))
-    assert [list(row.items()) for row in found] == [
-        [(k, "0.25" if k == "confidence" else str(row[k])) for k in FIELDS]
-        for row in rows
-    ]
+        *found, last = csv.DictReader(file)
+    assert [row["path"] for row in found] == NAMES[:4]
+    for line in found:
+        assert line["sentence"] == "A red circle."
+        assert line["caption"] == "a red circle"
+        assert (line["confidence"], line["confidence_word"]) == ("0.498", "unsure")
+        assert (line["log_prob"], line["made_by"]) == ("-2.5", MADE_BY)
+        assert line["error"] == ""
+    assert last["path"] == "cut.jpg"
+    assert last["error"] == "cannot be read, it ends early"
+    assert last["sentence"] == last["caption"] == last["confidence"] == ""
+    require_replaceable(table, rows)
+
+
+@pytest.fixture
+def photos(tmp_path, monkeypatch):
+    """A folder of photos, named from the folder above it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "photos").mkdir()
+    names = [f"photos/{letter}.jpg" for letter in "abc"]
+    for name in names:
+        Path(name).write_bytes(name.encode() * 9)
+    return names
+
+
+def test_a_photo_is_known_from_every_folder(path, photos, tmp_path, monkeypatch):
+    expected = write(path, photos)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    (tmp_path / "link").symlink_to(tmp_path / "photos", target_is_directory=True)
+    absolute = [str(tmp_path / name) for name in photos]
+    relative = [f"../{name}" for name in photos]
+    linked = [name.replace("../photos", "../link") for name in relative]
+    for names in (absolute, relative, linked):
+        assert write(path, names) == expected
+    with Journal(path, MADE_BY) as journal:
+        assert str(journal.location(journal.rows[0])) == relative[0]
+        journal.append([row(tmp_path / "d.jpg")])
+    # The photos and the file move together.
+    moved = tmp_path / "moved"
+    moved.mkdir()
+    for name in ("photos", path.name):
+        (tmp_path / name).rename(moved / name)
+    monkeypatch.chdir(moved)
+    with Journal(moved / path.name, MADE_BY) as journal:
+        assert all(name in journal for name in photos)
+
+
+def test_a_row_of_another_folder_is_not_this_photos(path, tmp_path, monkeypatch):
+    for place in ("one", "two"):
+        (tmp_path / place / "photos").mkdir(parents=True)
+        (tmp_path / place / "photos" / "a.jpg").write_text(place)
+        monkeypatch.chdir(tmp_path / place)
+        write(path, ["photos/a.jpg"])
+    assert [row["folder"] for row in write(path, [])] == ["one", "two"]
+
+
+def test_a_photo_that_was_replaced_is_captioned_again(path, photos):
+    write(path, photos)
+    time = Path(photos[0]).stat().st_mtime_ns
+    contents = {
+        "another size": (b"longer" * 99, time),
+        "the same size": (b"x" * len(Path(photos[0]).read_bytes()), time + 1),
+    }
+    for content, modified in contents.values():
+        Path(photos[0]).write_bytes(content)
+        os.utime(photos[0], ns=(modified, modified))
+        with Journal(path, MADE_BY) as journal:
+            assert [name in journal for name in photos] == [False, True, True]
+            journal.append([row(photos[0]) | {"caption": "another"}])
+            assert photos[0] in journal
+        assert [row["path"] for row in write(path, [])] == photos
+        assert write(path, [])[0]["caption"] == "another"
+
+
+def test_a_photo_that_was_touched_copied_or_deleted_keeps_its_row(path, photos):
+    write(path, photos)
+    before = path.read_bytes()
+    os.utime(photos[0], ns=(1, 1))
+    Path(photos[1]).unlink()
+    assert len(write(path, photos)) == 3
+    assert path.read_bytes() == before
+
+
+def test_a_journal_of_an_earlier_version_is_continued(path, photos):
+    path.write_text(row_text(path=json.dumps(photos[0]), made_by=json.dumps(MADE_BY)))
+    assert [row["path"] for row in write(path, photos)] == photos
+    with Journal(path, MADE_BY) as journal:
+        assert journal.location(journal.rows[0]) == Path(photos[0])
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        {"photo": "3"},
+        {"photo": '{"bytes": "x"}'},
+        {"photo": "null"},
+        {"folder": '"../../.."'},
+    ],
+)
+def test_strange_identities_of_photos_are_only_other_photos(path, photos, extra):
+    row = row_text(path=json.dumps(photos[0]), made_by=json.dumps(MADE_BY), **extra)
+    path.write_text(row)
+    with Journal(path, MADE_BY) as journal:
+        assert len(journal.rows) == 1
+        assert isinstance(photos[0] in journal, bool)
+
+
+def test_rows_that_are_removed_leave_with_replaced_ones(path, photos):
+    write(path, photos)
+    Path(photos[1]).write_bytes(b"another")
+    with Journal(path, MADE_BY) as journal:
+        journal.append([row(photos[1])])
+        journal.remove([journal.row(photos[0])])
+        assert [row["path"] for row in journal.rows] == photos[1:]
+        journal.append([row("d.jpg")])
+    assert path.read_text().count("\n") == 3
+    assert [row["path"] for row in write(path, [])] == [*photos[1:], "d.jpg"]
 
 
 @pytest.mark.parametrize(
@@ -229,7 +342,7 @@ def test_a_full_disk_keeps_whole_rows_and_the_run_continues(path):
             with pytest.raises(OutputFileError, match=message):
                 append_all(journal, rest)
         content = path.read_bytes()
-        assert len(content) <= size < len(content) + 3 * 140
+        assert len(content) <= size < len(content) + 3 * 200
         assert whole.read_bytes().startswith(content)
         assert content[-1:] in (b"", b"\n")
     assert write(path, wanted) == write(whole, [])
@@ -237,7 +350,16 @@ def test_a_full_disk_keeps_whole_rows_and_the_run_continues(path):
 
 @pytest.mark.parametrize("rows", [[], NAMES[:2]])
 @pytest.mark.parametrize(
-    "content", ["a,b\n1,2\n", "my notes", f"{','.join(FIELDS)}\nx.jpg,a,-1.0,-1.0,m\n"]
+    "content",
+    [
+        "a,b\n1,2\n",
+        "my notes",
+        "",
+        f"{','.join(FIELDS)}\nx.jpg,a,-1.0,-1.0,m\n",
+        f"{','.join(FIELDS)}\nx.jpg,a\n",
+        'path,"' + "x" * 200_000,
+    ],
+    ids=lambda content: content[:20],
 )
 def test_a_table_with_other_lines_is_not_replaced(path, rows, content):
     table = path.with_suffix(".csv")
@@ -247,15 +369,29 @@ def test_a_table_with_other_lines_is_not_replaced(path, rows, content):
     assert table.read_text() == content
 
 
+def test_a_caption_that_a_person_changed_in_a_table_is_not_replaced(path):
+    table = path.with_suffix(".csv")
+    rows = write(path, NAMES)
+    table.write_bytes(csv_of(rows).replace(b"A red circle.", b"The moon.", 1))
+    with pytest.raises(OutputFileError, match="not in rows.jsonl"):
+        require_replaceable(table, rows)
+
+
 def test_a_table_of_the_same_lines_is_replaced(path):
     table = path.with_suffix(".csv")
     rows = write(path, NAMES)
+    failure = Failure(Path("a.jpg"), "a.jpg: no photo")
     for count in (0, 2, 5):
-        table.write_bytes(csv_of(rows[:count]))
+        table.write_bytes(csv_of(rows[:count], [failure]))
         require_replaceable(table, rows)
     low = [{**row, "confidence": 0.1} for row in rows]
     for least in (0.05, 0.3):
-        table.write_bytes(csv_of(low, exiftool=True))
-        require_replaceable(table, low, least)
+        table.write_bytes(exiftool_table(low, least))
+        require_replaceable(table, low)
+    with table.open("w", newline="", **ENCODING) as file:  # of an earlier version
+        writer = csv.DictWriter(file, FIELDS, extrasaction="ignore")
+        writer.writeheader()
+        writer.writerows(rows)
+    require_replaceable(table, rows)
     table.unlink()
     require_replaceable(table, rows)

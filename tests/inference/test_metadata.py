@@ -9,12 +9,12 @@ import subprocess
 import pytest
 from PIL import Image, IptcImagePlugin
 
-from show_attend_tell.inference.journal import table
 from show_attend_tell.inference.metadata import (
     MetadataWriter,
     sidecar_of,
     words_in_photo,
 )
+from show_attend_tell.inference.table import exiftool_table
 from show_attend_tell.inference.xmp import MAX_BYTES, XmpPacket
 
 MADE_BY = "flickr8k.keras 0123456789ab, beam 5"
@@ -223,7 +223,7 @@ def rows(folder):
 
 
 def test_a_table_has_the_columns_of_exiftool(tmp_path):
-    (tmp_path / "o.csv").write_bytes(table(rows(tmp_path), exiftool=True))
+    (tmp_path / "o.csv").write_bytes(exiftool_table(rows(tmp_path)))
     with (tmp_path / "o.csv").open(newline="", encoding="utf-8") as file:
         first, second = csv.DictReader(file)
     assert first == {
@@ -238,9 +238,9 @@ def test_a_table_has_the_columns_of_exiftool(tmp_path):
 def test_exiftool_gets_no_caption_of_a_low_confidence(tmp_path):
     first, second = (row | {"confidence": 0.1} for row in rows(tmp_path))
     second["confidence"] = 0.0
-    (tmp_path / "o.csv").write_bytes(table([first, second], exiftool=True))
+    (tmp_path / "o.csv").write_bytes(exiftool_table([first, second]))
     assert (tmp_path / "o.csv").read_text().count("\n") == 1
-    (tmp_path / "o.csv").write_bytes(table([first, second], exiftool=True, least=0))
+    (tmp_path / "o.csv").write_bytes(exiftool_table([first, second], least=0))
     assert (tmp_path / "o.csv").read_text().count("\n") == 3
 
 
@@ -251,7 +251,7 @@ def test_exiftool_reads_the_table(exiftool, tmp_path, monkeypatch):
     found[1]["path"] = "photos/é b.jpg"  # as if captioned from this folder
     for row in found:
         Image.new("RGB", (8, 8)).save(row["path"])
-    (tmp_path / "o.csv").write_bytes(table(found, exiftool=True))
+    (tmp_path / "o.csv").write_bytes(exiftool_table(found))
     subprocess.check_call([exiftool, "-q", "-csv=o.csv", "photos"])
     for row, text in zip(found, ('A "red", dog.', "A cat's tail."), strict=True):
         written = tags(exiftool, row["path"])

@@ -10,13 +10,13 @@ import pytest
 from PIL import Image
 
 from show_attend_tell.inference.camera_descriptions import is_default
-from show_attend_tell.inference.journal import table
 from show_attend_tell.inference.metadata import MetadataWriter
 from show_attend_tell.inference.photo_words import (
     sidecar_of,
     words_in_photo,
     words_of_person,
 )
+from show_attend_tell.inference.table import exiftool_table
 from show_attend_tell.inference.xmp import XmpPacket
 
 WORDS = "Grandma feeds her sheep"
@@ -268,7 +268,7 @@ def test_exiftool_writes_captions_that_are_ours(tmp_path):
         photo = tmp_path / f"a.{kind.lower()}"
         photo.write_bytes(saved(kind))
         row = {"path": str(photo), "caption": "a dog", "made_by": "m"}
-        (tmp_path / "o.csv").write_bytes(table([row], exiftool=True))
+        (tmp_path / "o.csv").write_bytes(exiftool_table([row]))
         options = ["-q", f"-csv={tmp_path / 'o.csv'}", "-overwrite_original"]
         subprocess.check_call([exiftool, *options, str(photo)])
         assert words_in_photo(photo) == ""

@@ -1,15 +1,20 @@
 """Photos in folders: names, links, loops, entries that cannot be read."""
 
 import os
+import struct
 from pathlib import Path
 
 import pytest
 from child_process import special_entries
-from PIL import Image, features
+from pictures import image_bytes
+from PIL import Image, TiffImagePlugin, TiffTags, features
+from refusals import refused
 
 from show_attend_tell.data import preprocessing
+from show_attend_tell.data.preprocessing import load_photo
 from show_attend_tell.inference.photos import find_photos
 from show_attend_tell.inference.result import Caption, Failure
+from show_attend_tell.runtime.errors import PhotoError
 
 
 def photo(path):
@@ -123,6 +128,98 @@ def test_photos_of_unsupported_formats_are_listed(tmp_path, suffix, monkeypatch)
         "convert it to JPEG"
     )
     assert list(find_photos([tmp_path])) == [whole, Failure(path, reason)]
+
+
+def tiff(**tags) -> bytes:
+    """Return a TIFF with tags, named by their numbers: ``_254=1``."""
+    directory = TiffImagePlugin.ImageFileDirectory_v2()
+    for name, value in tags.items():
+        number = int(name[1:])
+        directory.tagtype[number] = TYPES.get(number, TiffTags.LONG)
+        directory[number] = value
+    return image_bytes(Image.new("RGB", (8, 8), "red"), "TIFF", tiffinfo=directory)
+
+
+def canon(content: bytes) -> bytes:
+    """Return a TIFF in the form of a CR2: its directory comes after a longer header."""
+    (start,) = struct.unpack("<I", content[4:8])
+    (count,) = struct.unpack("<H", content[start : start + 2])
+    directory = content[start : start + 2 + 12 * count + 4]
+    content += bytes(len(content) % 2)
+    head = content[:4] + struct.pack("<I", len(content)) + b"CR\2\0"
+    return head + content[12:] + directory
+
+
+TYPES = {50706: TiffTags.BYTE}
+PLAIN_TIFF = tiff()
+RAW = {
+    "a DNG": tiff(_50706=b"\1\4\0\0"),
+    "a thumbnail before other pictures": tiff(_254=1, _330=8),
+    "a CR2": canon(PLAIN_TIFF),
+}
+
+
+@pytest.mark.parametrize("name", ["a.dng", "a.tif", "a.CR2", "a", "2.5.2019"])
+@pytest.mark.parametrize("content", [PLAIN_TIFF, RAW["a DNG"]], ids=["TIFF", "raw"])
+def test_a_photo_gets_one_answer_alone_and_in_a_folder(
+    tmp_path, pipeline, name, content
+):
+    path = tmp_path / name
+    path.write_bytes(content)
+    (alone,) = pipeline.caption_photos([path])
+    inside = list(pipeline.caption_photos([tmp_path]))
+    if content is PLAIN_TIFF:
+        (found,) = inside
+        assert isinstance(alone, Caption)
+        assert (found.path, found.text) == (path, alone.text)
+    elif name in ("a", "2.5.2019"):
+        reason = f"{tmp_path}: no photo in this folder"
+        assert inside == [Failure(tmp_path, reason)]
+        assert alone.reason == f"{path}: raw photos cannot be read; export it as JPEG"
+    else:
+        assert inside == [alone]
+        assert alone.reason == f"{path}: raw photos cannot be read; export it as JPEG"
+
+
+@pytest.mark.parametrize("content", RAW.values(), ids=RAW)
+def test_raw_photos_are_known_by_their_content(tmp_path, content):
+    path = tmp_path / "a.tif"
+    path.write_bytes(content)
+    with refused(PhotoError, "raw photos cannot be read; export it as JPEG"):
+        load_photo(path)
+
+
+def test_files_without_a_suffix_are_photos_by_their_content(tmp_path):
+    photo(tmp_path / "a.jpg").rename(tmp_path / "IMG_0001")
+    photo(tmp_path / "a.jpg").rename(tmp_path / "2019.12.24")
+    photo(tmp_path / "a.jpg").rename(tmp_path / "a.jpg_original")  # a backup
+    photo(tmp_path / "a.jpg").rename(tmp_path / "a.heic")
+    (tmp_path / "Makefile").write_text("all:")
+    (tmp_path / "empty").touch()
+    assert names(tmp_path) == ["2019.12.24", "IMG_0001", "a.heic"]
+
+
+def test_a_raw_photo_beside_a_jpeg_is_ignored_and_a_tiff_of_its_name_is_not(tmp_path):
+    photo(tmp_path / "a.jpg")
+    photo(tmp_path / "b.jpg")
+    (tmp_path / "a.dng").write_bytes(RAW["a DNG"])
+    (tmp_path / "b.dng").write_bytes(PLAIN_TIFF)
+    assert names(tmp_path) == ["a.jpg", "b.dng", "b.jpg"]
+
+
+@pytest.mark.parametrize("name", ["-dash.jpg", "--out.jpg", "--json=.jpg", "-1.jpg"])
+def test_the_name_of_a_photo_is_never_an_option(tmp_path, monkeypatch, run, name):
+    monkeypatch.chdir(tmp_path)
+    photo(tmp_path / name)
+    photo(tmp_path / "b.jpg")
+    code, lines, err = run(name, "b.jpg")
+    if name == "--json=.jpg":  # of an option of ours, whatever files there are
+        assert (code, lines) == (2, [])
+        return
+    assert (code, err) == (0, "")
+    assert [line.partition(": ")[0] for line in lines] == [name, "b.jpg"]
+    code, _, err = run("--absent.jpg", "b.jpg")
+    assert (code, "No such option" in err) == (2, True)
 
 
 def test_avif_is_captioned_or_listed(tmp_path, pipeline):

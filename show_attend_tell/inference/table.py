@@ -1,0 +1,136 @@
+"""Write the rows of captions as a table in CSV, also in the columns of exiftool."""
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from show_attend_tell.inference.journal import ENCODING, FIELDS
+from show_attend_tell.inference.result import (
+    DOUBTFUL,
+    Failure,
+    as_sentence,
+    confidence_word,
+    is_below,
+)
+from show_attend_tell.inference.xmp import creator_tool
+from show_attend_tell.runtime.errors import OutputFileError
+
+_COLUMNS = (
+    *("path", "sentence", "confidence", "confidence_word", "caption", "log_prob"),
+    *("score", "made_by", "error"),
+)
+# Columns that `exiftool -csv=FILE PHOTO...` writes into photos.
+_EXIFTOOL_COLUMNS = (
+    "SourceFile",
+    "XMP-dc:Description",
+    "XMP-iptcCore:AltTextAccessibility",
+    "XMP-xmp:CreatorTool",
+)
+_EARLIER_COLUMNS = tuple(FIELDS)  # of versions without sentences
+# The column with the text of a row, for each set of columns.
+_TEXTS = {
+    _COLUMNS: "sentence",
+    _EXIFTOOL_COLUMNS: "XMP-dc:Description",
+    _EARLIER_COLUMNS: "caption",
+}
+
+
+def table(rows: Iterable[Mapping], failures: Iterable[Failure] = ()) -> bytes:
+    """Return rows as CSV, after one line of column names.
+
+    Args:
+        rows: rows with ``journal.FIELDS``.
+        failures: photos without a caption, which come last, with the reason.
+    """
+    lines = []
+    for row in rows:
+        words = {
+            "sentence": as_sentence(row["caption"]),
+            "confidence_word": confidence_word(row.get("confidence")),
+        }
+        lines.append({**row, **words})
+    for failure in failures:
+        path = str(failure.path)
+        error = failure.reason.removeprefix(f"{path}: ")
+        lines.append({"path": path, "error": error})
+    return _csv(_COLUMNS, lines)
+
+
+def exiftool_table(
+    rows: Iterable[Mapping],
+    least: float = DOUBTFUL,
+    locate: Callable[[Mapping], Path] = lambda row: Path(row["path"]),
+) -> bytes:
+    """Return rows in the columns of exiftool.
+
+    Args:
+        rows: rows with ``journal.FIELDS``.
+        least: lowest confidence of a caption that exiftool gets.
+        locate: returns the path of a row's photo from the working folder.
+    """
+    lines = []
+    for row in rows:
+        if not is_below(row.get("confidence"), least):
+            sentence = as_sentence(row["caption"])
+            tool = creator_tool(row["made_by"])
+            values = (str(locate(row)), sentence, sentence, tool)
+            lines.append(dict(zip(_EXIFTOOL_COLUMNS, values, strict=True)))
+    return _csv(_EXIFTOOL_COLUMNS, lines)
+
+
+def _csv(columns: Sequence[str], lines: Iterable[Mapping]) -> bytes:
+    content = io.StringIO()
+    plain = csv.writer(content, lineterminator="\n")
+    # Python 3.11 writes a carriage return without quotes, and cannot read it then.
+    quoted = csv.writer(content, lineterminator="\n", quoting=csv.QUOTE_ALL)
+    plain.writerow(columns)
+    for line in lines:
+        values = [line.get(column) for column in columns]
+        returns = any("\r" in str(value) for value in values)
+        (quoted if returns else plain).writerow(values)
+    return content.getvalue().encode(**ENCODING)
+
+
+def require_replaceable(path: Path, rows: Sequence[Mapping]) -> None:
+    """Raise unless every caption in a table is among these rows.
+
+    An earlier run wrote it from some of these rows, perhaps in other columns. A CSV
+    file differs if another program wrote it, a person changed a caption in it, or
+    version 0.1 wrote it, which kept no journal beside it.
+
+    Raises:
+        OutputFileError: the file has other lines.
+        OSError: the file cannot be read.
+    """
+    if not path.exists():
+        return
+    if path.is_file() and _is_made_from(path, rows):  # a pipe or a device may block
+        return
+    journal = path.with_suffix(".jsonl").name
+    raise OutputFileError(
+        f"{path}: must be absent, or made from {journal} beside it. Received: lines "
+        f"that are not in {journal}; name another file, or move this one"
+    )
+
+
+def _is_made_from(path: Path, rows: Sequence[Mapping]) -> bool:
+    known = set()
+    for row in rows:
+        name = Path(row["path"]).name
+        known.add((name, row["caption"]))
+        known.add((name, as_sentence(row["caption"])))
+    try:
+        with path.open(newline="", **ENCODING) as file:
+            lines = csv.DictReader(file)
+            columns = tuple(lines.fieldnames or ())
+            if columns not in _TEXTS:
+                return False
+            for line in lines:
+                texts = Path(line[columns[0]]).name, line[_TEXTS[columns]]
+                is_failure = bool(line.get("error")) and not line["caption"]
+                if texts not in known and not is_failure:
+                    return False
+    except (csv.Error, TypeError, ValueError):
+        return False
+    return True
