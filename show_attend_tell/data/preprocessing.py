@@ -17,8 +17,9 @@ from typing import IO
 import numpy as np
 from PIL import Image, ImageFile, ImageOps, features
 
-from show_attend_tell.runtime.errors import PhotoError, one_line
-from show_attend_tell.runtime.untrusted import DAMAGED, require_regular
+from show_attend_tell.data.photo_faults import describe_fault
+from show_attend_tell.runtime.errors import PhotoError
+from show_attend_tell.runtime.untrusted import DAMAGED, read_text_bytes, require_regular
 
 Box = tuple[float, float, float, float]
 
@@ -315,12 +316,26 @@ def load_photo(
     except FileNotFoundError:
         raise PhotoError(f"{name}: no such photo") from None
     except UNREADABLE as error:
-        reason = one_line(error)
+        reason = ""
         if isinstance(error, Image.UnidentifiedImageError):
-            reason = remedy(name) or "cannot be read as a photo: unknown image format"
-        elif reason != _RAW_REMEDY:
-            reason = f"cannot be read as a photo: {reason}"
+            reason = remedy(name)
+        elif str(error) == _RAW_REMEDY:
+            reason = _RAW_REMEDY
+        if not reason:
+            fault = describe_fault(error, _content_of(file))
+            reason = f"cannot be read as a photo: {fault}"
         raise PhotoError(f"{name}: {reason}") from None
+
+
+def _content_of(file: str | os.PathLike | IO[bytes]) -> bytes | None:
+    """Return the bytes of a photo, None if they cannot be read."""
+    try:
+        if isinstance(file, str | os.PathLike):
+            return read_text_bytes(file)
+        file.seek(0)
+        return file.read()
+    except UNREADABLE:
+        return None
 
 
 def seen_region(photo_size: tuple[int, int], side: int, resize: str) -> Box:

@@ -3,6 +3,7 @@
 import io
 import os
 import random
+import re
 import struct
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -393,3 +394,54 @@ def test_raw_photos_are_listed_unless_a_photo_of_the_name_is_beside(tmp_path):
     photo, failure = find_photos([tmp_path])
     assert photo == tmp_path / "a.jpg"
     assert failure.reason.startswith(f"{tmp_path / 'b.dng'}: raw photos cannot be read")
+
+
+def fault_of(content: bytes) -> str:
+    with refused(PhotoError, "cannot be read as a photo: ") as caught:
+        load_photo(io.BytesIO(content))
+    return str(caught.value).partition("as a photo: ")[2]
+
+
+NOISE = noise(np.random.default_rng(5), 200, 300)
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "BMP", "WEBP", "AVIF", "HEIF"])
+def test_a_photo_that_is_cut_off_says_how_much_is_missing(kind):
+    if kind not in PHOTO_FORMATS:
+        pytest.skip("this Pillow has no such format")
+    whole = as_file(NOISE, kind).getvalue()
+    for share in (0.25, 0.5, 0.75):
+        fault = fault_of(whole[: round(len(whole) * (1 - share))])
+        pattern = r"the file ends early, (?:the lower )?(\d+)% of (?:it|the picture) is"
+        found = re.match(pattern, fault)
+        assert found, fault
+        assert int(found[1]) == pytest.approx(100 * share, abs=6)
+        assert fault.endswith("missing; copy it again from its source")
+
+
+@pytest.mark.parametrize("kind", ["TIFF", "GIF", "PPM", "JPEG2000"])
+def test_other_photos_that_are_cut_off_say_so(kind):
+    whole = as_file(NOISE, kind).getvalue()
+    fault = fault_of(whole[: len(whole) // 2])
+    assert fault.startswith("the file ends early or is damaged; copy it again")
+
+
+def test_a_progressive_jpeg_that_is_cut_off_says_so():
+    whole = as_file(NOISE, "JPEG", progressive=True).getvalue()
+    assert fault_of(whole[: len(whole) // 2]).startswith("the file ends early or is")
+
+
+def test_empty_files_and_zeros_are_named():
+    assert fault_of(b"").startswith("the file is empty")
+    assert "nothing but zeros" in fault_of(bytes(5000))
+    assert fault_of(b"no photo") == "unknown image format"
+
+
+def test_a_panorama_has_its_pixels_in_the_message():
+    header = bytearray(as_file(Image.new("L", (1, 1)), "JPEG").getvalue())
+    size = header.index(b"\xff\xc0") + 5
+    header[size : size + 4] = struct.pack(">HH", 15_000, 20_000)
+    fault = fault_of(bytes(header))
+    assert fault == (
+        "it has 300 megapixels, and at most 179 are read; save a smaller copy"
+    )
