@@ -80,8 +80,14 @@ from show_attend_tell.runtime.errors import plural
     *("--format", "formats"),
     type=click.Choice(["png", "pdf", "svg"]),
     multiple=True,
-    default=("png", "pdf"),
+    default=("png",),
+    show_default=True,
     help="File format of the figures; repeatable.",
+)
+@click.option(
+    "--heads",
+    is_flag=True,
+    help="Also draw the attention of each head and layer of a Transformer.",
 )
 @click.option(
     "--theme",
@@ -109,6 +115,8 @@ def caption(photos, request, out, write_metadata, overwrite_metadata, **options)
             )
         _caption_on_cluster(request, photos, out, options)
         return
+    if options["heads"] and attention is None:
+        raise click.UsageError("--heads needs --attention DIR.")
     if exiftool_columns and (out is None or out.suffix.lower() != ".csv"):
         raise click.UsageError("--exiftool-columns needs --out FILE.csv.")
     if out is not None and printed:
@@ -181,17 +189,36 @@ def _caption_on_cluster(request, photos, out, options) -> None:
 
 def _results(pipeline, photos, request, writer) -> Iterator:
     """Yield the results of photos; write their metadata on the way."""
-    from show_attend_tell.inference.photos import to_input
+    from show_attend_tell.inference.photos import find_photos, to_input
     from show_attend_tell.inference.result import Failure
 
     if request.region is None:
-        results = pipeline.caption_photos(photos, request)
+        inputs = list(find_photos(photos))
     else:
-        results = pipeline.caption_inputs([to_input(photos[0])], request)
-    for result in results:
-        if writer is not None and not isinstance(result, Failure):
+        inputs = [to_input(photos[0])]
+    results = pipeline.caption_inputs(inputs, request)
+    if writer is None:
+        yield from results
+        return
+    for result in _with_progress(results, len(inputs)):
+        if not isinstance(result, Failure):
             writer.write(result.path, result.text, result.confidence)
         yield result
+
+
+def _with_progress(results: Iterable, total: int) -> Iterator:
+    """Yield results under a bar that makes room for the lines printed for them."""
+    from show_attend_tell.runtime.progress import progress_bar
+
+    is_terminal = sys.stderr.isatty()
+    with progress_bar(total, "photo", "caption", shown=total > 1) as bar:
+        for result in results:
+            bar.update()
+            if is_terminal:
+                bar.clear()
+            yield result
+            if is_terminal:
+                bar.refresh()
 
 
 def _print_captions(pipeline, results, options) -> bool:
@@ -201,8 +228,10 @@ def _print_captions(pipeline, results, options) -> bool:
         heads_figure,
     )
 
-    heads = functools.partial(heads_figure, pipeline.engine)
-    draw, dark = {"": caption_figure, "-heads": heads}, options["theme"] == "dark"
+    draw = {"": caption_figure}
+    if options["heads"]:
+        draw["-heads"] = functools.partial(heads_figure, pipeline.engine)
+    dark = options["theme"] == "dark"
     return print_results(
         results,
         lambda caption: caption.sentence + _in_words(caption.confidence),

@@ -1,7 +1,8 @@
 """Parse regions of photos, compute how much of each location they cover, smooth maps.
 
 A region is a box (x0, y0, x1, y1) in pixels of the photo as it is displayed, after its
-EXIF orientation; decimals are allowed, x1 and y1 are exclusive.
+EXIF orientation; decimals are allowed, x1 and y1 are exclusive. With ``%`` a number
+is a share of the width or height.
 """
 
 import math
@@ -17,28 +18,46 @@ from show_attend_tell.runtime.errors import CaptionError, quote
 SIGMA = 0.8
 
 
-def parse_region(region: str | Sequence[float]) -> Box:
-    """Return four numbers, or the text ``x0,y0,x1,y1``, as floats.
+def parse_region(
+    region: str | Sequence[float], photo_size: tuple[int, int] = (100, 100)
+) -> Box:
+    """Return four numbers, or the text ``x0,y0,x1,y1``, as pixels.
+
+    Args:
+        region: the numbers or the text, whose numbers may end with ``%``.
+        photo_size: (width, height) of the photo; other sizes serve to validate.
 
     Raises:
         CaptionError: there are not four finite numbers.
     """
     try:
         parts = region.split(",") if isinstance(region, str) else region
-        numbers = [float(part) for part in parts]
+        sides = (*photo_size, *photo_size)
+        numbers = [_pixels(x, n) for x, n in zip(parts, sides, strict=True)]
     except (TypeError, ValueError):
         numbers = []
     if len(numbers) != 4 or not all(map(math.isfinite, numbers)):
         raise CaptionError(
-            "`region` must be four numbers x0,y0,x1,y1, in pixels of the photo. "
-            f"Received: {quote(region)}; write it as 10,20,110,90"
+            "`region` must be four numbers x0,y0,x1,y1, in pixels of the photo or with "
+            f"% of its size. Received: {quote(region)}; write it as 10,20,110,90"
         )
     x0, y0, x1, y1 = numbers
     return x0, y0, x1, y1
 
 
+def _pixels(number: str | float, side: int) -> float:
+    """Return a number in pixels; with ``%`` it is a share of a side."""
+    text = number.strip() if isinstance(number, str) else number
+    if isinstance(text, str) and text.endswith("%"):
+        return float(text[:-1]) / 100 * side
+    return float(text)
+
+
 def region_in_view(
-    region: str | Sequence[float], photo_size: tuple[int, int], side: int, resize: str
+    region: str | Sequence[float],
+    photo_size: tuple[int, int],
+    side: int,
+    resize: str,
 ) -> Box:
     """Clip a region in pixels to :func:`data.preprocessing.seen_region`.
 
@@ -49,8 +68,8 @@ def region_in_view(
         CaptionError: the region is malformed, empty, not inside the photo, or cropped
             away.
     """
-    box = parse_region(region)
     width, height = photo_size
+    box = parse_region(region, photo_size)
     x0, y0, x1, y1 = box
     if not (x0 < x1 and y0 < y1):
         raise CaptionError(

@@ -147,7 +147,8 @@ def caption_into_file(
             if not isinstance(photo, Failure) and photo in journal
         ]
         if metadata is not None:  # a run may have been interrupted before the metadata
-            with progress_bar(len(present), "photo", "metadata") as bar:
+            shown = bool(present)
+            with progress_bar(len(present), "photo", "metadata", shown=shown) as bar:
                 for photo in present:
                     row = journal.row(photo)
                     metadata.write(photo, row["caption"], row["confidence"])

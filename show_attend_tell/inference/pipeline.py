@@ -326,7 +326,7 @@ class CaptioningPipeline:
                 own = distinct_samples(_rows(hypotheses, samples))
             else:
                 own = _rows(hypotheses, k)
-            results[k] = self._result(photo, features[k], own, box)
+            results[k] = self._result(photo, features[k], own, decoding, box)
         return results
 
     def _result(
@@ -334,9 +334,13 @@ class CaptioningPipeline:
         photo: OpenedPhoto,
         features: np.ndarray,
         hypotheses: Hypotheses,
+        decoding: DecodingSettings,
         region: Box | None,
     ) -> Caption:
         """Build the caption of a photo from features (L, D), hypotheses (W, ...)."""
+        region_words = None
+        if region is not None:
+            region_words = decoding.region_words or decoding.max_words
         confidence = None
         if self.calibration is not None and region is None:
             batch = _rows(hypotheses, None)  # (W, ...) -> (1, W, ...)
@@ -348,6 +352,7 @@ class CaptioningPipeline:
             self.engine.grid,
             photo,
             region,
+            region_words,
             confidence,
         )
 

@@ -105,7 +105,7 @@ class CaptionRequest:
     )
     region: str | tuple[float, ...] | None = _option(
         "Write the caption from this part of the photo, in pixels of the photo as "
-        "displayed; with one photo only.",
+        "displayed, or in % of its sides; with one photo only.",
         metavar="X0,Y0,X1,Y1",
     )
     min_confidence: float | None = _option(

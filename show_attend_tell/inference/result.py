@@ -20,6 +20,8 @@ _DIGITS = 6  # decimals in JSON; float32 has no more
 CONFIDENCE_WORDS = {"likely": 0.5, "unsure": 0.2, "probably wrong": 0.0}
 DOUBTFUL = CONFIDENCE_WORDS["unsure"]  # lower captions are not written into metadata
 _TEXT = ("text", "sentence", "log_prob", "score")  # of an alternative in JSON
+# Fields that are not in JSON, or only in that of some captions.
+_NOT_ALWAYS = ("square", "view", "locations", "region", "region_words")
 # Tokenizers separate the end of a word and punctuation: "a man 's hat , a dog ."
 _SEPARATED = re.compile(r" +(?=(?:'(?:s|re|ve|ll|d|m)|n't|[,;:!?.])(?:\s|$))")
 
@@ -94,6 +96,8 @@ class Caption:
             generated from; None if a word was generated from the expected context.
         region: (x0, y0, x1, y1) as fractions of the width and height of ``view``, the
             part of it from which the caption was written; None for the whole photo.
+        region_words: number of words that are written from the region; attention is
+            free at later ones. None for the whole photo.
         confidence: probability, 0 to 1, that the caption is right, see
             :mod:`inference.confidence`; None for a region, and if the model has no
             calibration.
@@ -113,6 +117,7 @@ class Caption:
     alternatives: tuple["Caption", ...] = field(default=(), repr=False)
     locations: np.ndarray | None = None
     region: Box | None = None
+    region_words: int | None = None
     confidence: float | None = None
 
     @property
@@ -136,7 +141,7 @@ class Caption:
         values = {
             field.name: getattr(self, field.name)
             for field in dataclasses.fields(self)
-            if field.name not in ("square", "view", "locations", "region")
+            if field.name not in _NOT_ALWAYS
         }
         for name in ("word_log_probs", "attention", "beta"):
             values[name] = np.round(values[name].astype(np.float64), _DIGITS).tolist()
@@ -152,6 +157,7 @@ class Caption:
             values["locations"] = self.locations.tolist()
         if self.region is not None:
             values["region"] = [round(x, _DIGITS) for x in self.region]
+            values["region_words"] = self.region_words
         return values
 
 
@@ -166,6 +172,7 @@ def caption_from_hypotheses(
     grid: tuple[int, int],
     photo: OpenedPhoto,
     region: Box | None = None,
+    region_words: int | None = None,
     confidence: float | None = None,
 ) -> Caption:
     """Build the caption of one photo; the only place where alpha becomes a grid.
@@ -177,6 +184,7 @@ def caption_from_hypotheses(
         grid: (rows, columns) of the annotations, L = rows * columns.
         photo: the photo.
         region: the part of the photo that the caption describes, None for all.
+        region_words: number of words that are written from the region.
         confidence: confidence of the best hypothesis, None if unknown.
     """
 
@@ -200,6 +208,7 @@ def caption_from_hypotheses(
             view=photo.view,
             locations=locations if T and (locations >= 0).all() else None,
             region=region,
+            region_words=region_words,
         )
 
     best = caption(0)

@@ -22,8 +22,27 @@ def test_four_numbers_with_decimals_and_spaces_are_parsed():
     assert parse_region("10, 2.5,110,90") == (10, 2.5, 110, 90)
 
 
+def test_percents_are_shares_of_the_photo():
+    assert parse_region("10%, 50 %,80,100%", (200, 60)) == (20, 30, 80, 60)
+    for size in ((40, 30), (4000, 3000)):
+        box = region_in_view("10%,10%,50%,90%", size, SIDE, "squash")
+        np.testing.assert_allclose(box, (0.1, 0.1, 0.5, 0.9))
+    with pytest.raises(CaptionError, match="inside the photo, 0,0,200,100"):
+        region_in_view("0,0,101%,5%", (200, 100), SIDE, "crop")
+
+
 @pytest.mark.parametrize(
-    "text", ["", "1,2,3", "1,2,3,4,5", "a,b,c,d", "1,2,3,nan", "1,2,3,inf", "1;2;3;4"]
+    "text",
+    [
+        "",
+        "1,2,3",
+        "1,2,3,4,5",
+        "a,b,c,d",
+        "1,2,3,nan",
+        "1,2,3,inf",
+        "1;2;3;4",
+        "%,1,2,3",
+    ],
 )
 def test_other_texts_are_refused_in_one_line(text):
     with refused(CaptionError, r"`region` must be four numbers.*Rec"):

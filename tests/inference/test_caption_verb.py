@@ -106,7 +106,7 @@ def test_it_draws_figures_with_the_locations_selected(
     monkeypatch.setattr(figures, "attention_figure", keep)
     code, _, err = run("--attention", tmp_path, "--locations", "sampled", photo)
     assert code == 0
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["a photo.pdf", "a photo.png"]
+    assert [p.name for p in tmp_path.iterdir()] == ["a photo.png"]
     assert f"figure: {tmp_path / 'a photo.png'}" in err.splitlines()
     expected = pipeline.caption(photo, locations="sampled")
     assert [locations.tolist() for locations in drawn] == [expected.locations.tolist()]
@@ -168,6 +168,30 @@ def test_caption_writes_sidecars_and_resumes(run, pipeline, photos, monkeypatch)
     assert captioned == [photos / "a.png"]
     assert err == "metadata: 1 caption written, 1 already present\n"
     assert captions_in(photos) == found
+
+
+def test_writing_metadata_shows_its_progress(run, photos):
+    _, lines, err = run("--write-metadata", photos)
+    assert "caption: 100%" in err
+    assert "3/3" in err
+    assert len(lines) == 2
+    _, _, err = run("--write-metadata", "--out", photos / "a.jsonl", photos)
+    assert "metadata" not in err.partition("caption:")[0]
+    _, _, err = run("--write-metadata", "--out", photos / "a.jsonl", photos)
+    assert "metadata: 100%" in err
+
+
+def test_figures_of_heads_are_drawn_on_request(run, photo, tmp_path, monkeypatch):
+    def draw(engine, caption, dark):
+        return figures.caption_figure(caption, dark)
+
+    monkeypatch.setattr(figures, "heads_figure", draw)
+    run("--attention", tmp_path / "one", photo)
+    run("--attention", tmp_path / "two", "--heads", "--format", "svg", photo)
+    names = sorted(path.name for path in tmp_path.rglob("*.*"))
+    assert names == ["a photo-heads.svg", "a photo.png", "a photo.svg"]
+    code, _, err = run("--heads", photo)
+    assert (code, "--heads needs --attention" in err) == (2, True)
 
 
 def test_out_with_metadata_completes_an_interrupted_run(run, photos):

@@ -1,6 +1,7 @@
 """Outputs of ``caption`` for unusual file names and for folders that are closed."""
 
 import csv
+import dataclasses
 import json
 import os
 import shutil
@@ -9,10 +10,16 @@ from pathlib import Path
 
 import pytest
 from hostile_photos import NAMES as HOSTILE_NAMES
+from made_up_captions import make_caption
 
 from show_attend_tell.inference import batch
 from show_attend_tell.inference.journal import ENCODING
-from show_attend_tell.inference.result import as_sentence
+from show_attend_tell.inference.result import (
+    as_sentence,
+    confidence_figures,
+    confidence_word,
+    unless_doubtful,
+)
 
 NAMES = [os.fsdecode(name) + ".png" for name in HOSTILE_NAMES]
 NAMES += [f"{name}.png" for name in ("a\r\nb", "a\n\nb", '"a,b";\t', "%41?#", "<!--")]
@@ -115,3 +122,31 @@ def test_a_closed_folder_is_one_line(run, closed, monkeypatch, option, name):
 )
 def test_a_sentence_has_a_capital_and_a_full_stop(caption, expected):
     assert as_sentence(caption) == expected
+
+
+@pytest.mark.parametrize(
+    ("confidence", "word", "figures"),
+    [
+        (0.5, "likely", "0.50"),
+        (0.498, "unsure", "0.498"),
+        (0.4951, "unsure", "0.495"),
+        (0.4999999, "unsure", "0.4999999"),
+        (0.494, "unsure", "0.49"),
+        (0.2, "unsure", "0.20"),
+        (0.1999, "probably wrong", "0.1999"),
+        (0.0, "probably wrong", "0.00"),
+        (1.0, "likely", "1.00"),
+        (0.999, "likely", "1.00"),
+        (None, None, ""),
+    ],
+)
+def test_a_confidence_never_contradicts_its_word(confidence, word, figures):
+    assert confidence_word(confidence) == word
+    assert confidence_figures(confidence) == figures
+
+
+def test_a_confidence_that_is_left_out_is_below_the_limit_that_is_named():
+    caption = dataclasses.replace(make_caption(), confidence=0.2996)
+    assert unless_doubtful(caption, 0.299) is caption
+    reason = unless_doubtful(caption, 0.3).reason
+    assert reason.endswith("left out, its confidence 0.2996 is below 0.3")

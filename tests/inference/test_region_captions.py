@@ -1,5 +1,6 @@
 """Captions of regions: from Python, on the command line, in JSON and in figures."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -8,7 +9,9 @@ from PIL import Image
 
 from show_attend_tell.inference.visualization.attention_figure import (
     attention_figure,
+    caption_figure,
     figure_to_array,
+    maps_figure,
 )
 
 LEFT = (6, 5, 22, 35)  # of a photo of 60 x 40 pixels
@@ -54,8 +57,9 @@ def test_the_command_line_writes_the_caption_of_the_region(run, captioned, photo
     found = json.loads(lines[0])
     assert found["text"] == captioned.text
     np.testing.assert_allclose(found["region"], captioned.region, atol=1e-6)
+    assert found["region_words"] == captioned.region_words
     code, lines, _ = run(photo, "--json")
-    assert "region" not in json.loads(lines[0])
+    assert not {"region", "region_words"} & json.loads(lines[0]).keys()
 
 
 def test_a_wrong_region_is_one_line_and_exit_status_1(run, photo):
@@ -77,3 +81,21 @@ def test_the_figure_has_the_outline_of_the_region_in_every_panel():
     assert len(left) > 100
     assert len(changed) == pytest.approx(2 * len(left), rel=0.05)  # in both panels
     assert (left[:, 0] > 0.3 * height).all()  # the lower half of the photo only
+
+
+def test_the_figure_says_how_many_words_come_from_the_region(pipeline, photo):
+    found = pipeline.caption(photo, region=LEFT)
+    assert found.region_words == pipeline.decoding().region_words
+    assert pipeline.caption(photo).region_words is None
+    for count, noted in ((len(found.words), False), (len(found.words) - 1, True)):
+        caption = dataclasses.replace(found, region_words=count)
+        rows = [("head", caption.attention)]
+        figures = [
+            caption_figure(caption),
+            maps_figure(
+                caption.view, caption.words, rows, region_words=caption.region_words
+            ),
+        ]
+        for figure in figures:
+            notes = [text.get_text() for text in figure.texts]
+            assert any("from the dashed region" in note for note in notes) == noted

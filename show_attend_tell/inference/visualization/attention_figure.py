@@ -15,6 +15,7 @@ from PIL import Image
 
 from show_attend_tell.data.region import smoothing
 from show_attend_tell.inference.photos import Failure
+from show_attend_tell.runtime.errors import plural
 from show_attend_tell.runtime.files import LONGEST_NAME, atomic_write
 
 if TYPE_CHECKING:  # slow, and pages need none of it
@@ -44,6 +45,7 @@ MOST_COLUMNS = 7
 _SUFFIX = 10  # bytes reserved in a file name for the format
 _PANEL, _TEXT, _MARGIN = 1.75, 0.5, 0.1  # inches
 _HEAD_PANEL, _GAP, _LABEL, _TITLE = 0.95, 0.06, 0.85, 0.3  # inches, of heads
+_NOTE = 0.25  # inches of a line below the panels
 _LOWEST = 0.3  # inches of a row of heads, for two lines of its label
 _TALLEST = 1.4  # height / width of a panel; taller photos become narrower
 # Text in points from a point of a panel; dollar signs are printed as they are.
@@ -65,6 +67,7 @@ def attention_figure(
     dark: bool = False,
     locations: Sequence[int] | np.ndarray | None = None,
     region: Sequence[float] | None = None,
+    region_words: int | None = None,
 ) -> "Figure":
     """Draw the photo, then the photo under the attention of each word.
 
@@ -82,6 +85,8 @@ def attention_figure(
         locations: T indices in [0, rows * columns), the location that hard attention
             selected for each word, outlined; -1 for none.
         region: (x0, y0, x1, y1) as fractions of the photo, outlined in every panel.
+        region_words: number of words that are written from the region; a note says so
+            if others follow.
 
     Returns:
         A figure that belongs to no window and no global state of matplotlib.
@@ -100,12 +105,14 @@ def attention_figure(
     _, rows, columns = attention.shape
     ground, ink, faint = _INKS[dark]
     wide, high = _photo_size(pixels, _PANEL)
+    note = region_note(region_words, T)
     slot = (_PANEL + _MARGIN, high + _TEXT)
-    rest = (_MARGIN, _MARGIN)
+    rest = (_MARGIN, _MARGIN + (_NOTE if note else 0))
     first = (_MARGIN + (_PANEL - wide) / 2, _MARGIN)
     in_row = -(-(T + 1) // -(-(T + 1) // MOST_COLUMNS))  # as many in each row
     figure, panels = _panels(T + 1, in_row, (wide, high), slot, first, rest, region)
     figure.set_facecolor(ground)
+    _write_note(figure, note, faint)
     _show(panels[0], pixels)
     below = _BESIDE | {"ha": "center", "va": "top"}
     bold = below | {"weight": "bold"}
@@ -139,7 +146,9 @@ def heads_figure(
         return None
     weights, layer, head = attention
     rows = head_rows(weights, layer, head)
-    return maps_figure(caption.view, caption.words, rows, dark, caption.region)
+    return maps_figure(
+        caption.view, caption.words, rows, dark, caption.region, caption.region_words
+    )
 
 
 def head_rows(
@@ -169,6 +178,7 @@ def maps_figure(
     rows: Sequence[tuple[str, np.ndarray]],
     dark: bool = False,
     region: Sequence[float] | None = None,
+    region_words: int | None = None,
 ) -> "Figure":
     """Draw labelled rows of maps over the photo, a column for each word.
 
@@ -177,14 +187,16 @@ def maps_figure(
     by its own largest value.
     """
     pixels = np.asarray(photo, np.uint8)
-    ground, ink, _ = _INKS[dark]
+    ground, ink, faint = _INKS[dark]
     wide, high = _photo_size(pixels, _HEAD_PANEL)
     T = len(words)
+    note = region_note(region_words, T)
     slot = (wide + _GAP, max(high, _LOWEST) + _GAP)
     first = (_LABEL, _TITLE)
-    rest = (_LABEL + _GAP, _TITLE + _GAP)
+    rest = (_LABEL + _GAP, _TITLE + _GAP + (_NOTE if note else 0))
     figure, panels = _panels(len(rows) * T, T, (wide, high), slot, first, rest, region)
     figure.set_facecolor(ground)
+    _write_note(figure, note, faint)
     left = _BESIDE | {"ha": "right", "va": "center", "fontsize": 7.5}
     for k, (label, maps) in enumerate(rows):
         panels[k * T].annotate(label, (0, 0.5), (-5, 0), **left, color=ink)
@@ -195,6 +207,21 @@ def maps_figure(
         axes.set_title(word, color=ink, fontsize=size, weight="bold", pad=4)
         axes.title.set_parse_math(False)
     return figure
+
+
+def region_note(region_words: int | None, count: int) -> str:
+    """Return why attention leaves a region, empty if it does not.
+
+    Args:
+        region_words: number of words that are written from the region, or None.
+        count: number of words of the caption.
+    """
+    if region_words is None or count <= region_words:
+        return ""
+    return (
+        f"The first {plural(region_words, 'word')} come from the dashed region; "
+        "attention is free at the others."
+    )
 
 
 def shown_gates(beta: np.ndarray) -> np.ndarray | None:
@@ -213,6 +240,7 @@ def caption_figure(caption: "Caption", dark: bool = False) -> "Figure":
         dark=dark,
         locations=caption.locations,
         region=caption.region,
+        region_words=caption.region_words,
     )
 
 
@@ -397,6 +425,14 @@ def _panels(
         if region is not None:
             _outline(panels[-1], region, linestyle=(0, (4, 2)))
     return figure, panels
+
+
+def _write_note(figure: "Figure", note: str, ink: str) -> None:
+    """Write a line below the panels, from the left margin."""
+    if note:
+        width, height = figure.get_size_inches()
+        place = _MARGIN / width, _MARGIN / height
+        figure.text(*place, note, color=ink, fontsize=8.5, va="bottom", wrap=True)
 
 
 def _show(axes: "Axes", pixels: np.ndarray) -> None:

@@ -65,6 +65,28 @@ def test_a_page_contains_the_region_of_a_caption():
     assert two["region"] is None
 
 
+def test_a_page_says_why_attention_leaves_the_region():
+    caption = make_caption()
+    box = {"region": (0.25, 0.5, 1.0, 1.0)}
+    short, long = (
+        dataclasses.replace(caption, **box, region_words=count) for count in (3, 2)
+    )
+    one, two, three = photos_in(page_of([short, long, caption]))
+    assert one["note"] == three["note"] == ""
+    assert two["note"] == (
+        "The first 2 words come from the dashed region; attention is free at the "
+        "others."
+    )
+
+
+def test_a_page_has_as_many_decimals_as_the_word_of_a_confidence_needs():
+    captions = [
+        dataclasses.replace(make_caption(), confidence=c) for c in (0.498, 0.5, None)
+    ]
+    found = photos_in(page_of(captions))
+    assert [one["confidence"] for one in found] == ["0.498", "0.50", None]
+
+
 def test_no_text_can_end_the_script_that_contains_it():
     evil = "</script><script>alert(1)</script><!--"
     text = page_of([make_caption(evil, (2,), path=f"{evil}.jpg")])
@@ -215,7 +237,21 @@ def test_keys_walk_along_the_words_and_between_the_captions(opened):
     assert find(opened, ".best .about")[0].text.startswith("log p")
 
 
+def test_a_page_opens_with_the_photo_and_its_best_caption_alone(opened):
+    shown = [one for one in find(opened, "main img") if one.is_displayed()]
+    assert len(shown) == 2  # of two photos
+    others = find(opened, ".others")[0]
+    assert others.text == "2 other captions"
+    others.find_element("css selector", "summary").click()
+    assert len([one for one in find(opened, "main img") if one.is_displayed()]) == 4
+    about = find(opened, "body > details")[0]
+    assert "probability" not in about.text
+    about.find_element("css selector", "summary").click()
+    assert "probability" in about.text
+
+
 def test_all_captions_of_a_photo_show_the_same_position(opened):
+    find(opened, ".others summary")[0].click()
     find(opened, ".best .words button")[2].click()
     article = find(opened, "article")[0]
     lit = article.find_elements("css selector", "[aria-pressed=true]")

@@ -189,14 +189,23 @@ class Photo {
     Object.assign(this, data);
     const article = this.article = make("article", "", parent);
     make("h2", "name", article, this.name);
-    const row = make("div", "beams", article);
-    this.beams = data.beams.map((beam, rank) => new Beam(this, beam, rank, row));
+    if (this.note) make("p", "help", article, this.note);
+    const best = make("div", "beams", article);
+    const others = data.beams.length > 1 ? this.makeOthers(data.beams.length - 1) : null;
+    this.beams = data.beams.map((beam, rank) => new Beam(this, beam, rank, rank ? others : best));
     this.live = make("p", "hidden", article);
     this.live.setAttribute("aria-live", "polite");
   }
 
+  /* The place of the alternatives, which repeat the photo: closed at first. */
+  makeOthers(count) {
+    this.others = make("details", "others", this.article);
+    make("summary", "", this.others, `${count} other caption${count === 1 ? "" : "s"}`);
+    return make("div", "beams", this.others);
+  }
+
   confidenceWords() {
-    return this.confidenceWord === null ? "" : `${this.confidenceWord}, confidence ${this.confidence.toFixed(2)}, `;
+    return this.confidenceWord === null ? "" : `${this.confidenceWord}, confidence ${this.confidence}, `;
   }
 
   show(rank, t) {
@@ -214,6 +223,7 @@ class Photo {
       beam.buttons[moves[event.key]].focus();
     } else if (event.key in ranks) {
       const other = this.beams[beam.rank + ranks[event.key]];
+      if (other?.rank) this.others.open = true;
       other?.buttons[Math.min(t, other.buttons.length - 1)]?.focus();
     } else if (event.key === "Escape") {
       this.stop();
