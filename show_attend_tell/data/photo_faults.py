@@ -134,9 +134,9 @@ def _png_chunks(content: bytes) -> Iterator[tuple[bytes, bytes]]:
 def _stated_size(content: bytes) -> int | None:
     """Return the size in bytes that a WebP, BMP, HEIC or AVIF states, or None."""
     if content.startswith(b"RIFF") and content[8:12] == b"WEBP":
-        return struct.unpack_from("<I", content, 4)[0] + 8
+        return int.from_bytes(content[4:8], "little") + 8
     if content.startswith(b"BM") and len(content) > 6:
-        return struct.unpack_from("<I", content, 2)[0]
+        return int.from_bytes(content[2:6], "little")
     if content[4:8] != b"ftyp":
         return None
     position = 0

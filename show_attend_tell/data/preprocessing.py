@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import IO
 
 import numpy as np
-from PIL import Image, ImageFile, ImageOps, features
+from PIL import Image, ImageFile, ImageOps, TiffImagePlugin, features
 
 from show_attend_tell.data.photo_faults import describe_fault
 from show_attend_tell.runtime.errors import PhotoError
@@ -240,7 +240,7 @@ _CANON_RAW = b"CR"  # after the header of 8 bytes
 
 def _has_raw_content(image: Image.Image) -> bool:
     """Return whether an opened TIFF is a raw photo: DNG, CR2, NEF, ARW and others."""
-    if image.format != "TIFF":
+    if not isinstance(image, TiffImagePlugin.TiffImageFile) or image.fp is None:
         return False
     tags = image.tag_v2
     place = image.fp.tell()
@@ -327,7 +327,7 @@ def load_photo(
         raise PhotoError(f"{name}: {reason}") from None
 
 
-def _content_of(file: str | os.PathLike | IO[bytes]) -> bytes | None:
+def _content_of(file: str | os.PathLike[str] | IO[bytes]) -> bytes | None:
     """Return the bytes of a photo, None if they cannot be read."""
     try:
         if isinstance(file, str | os.PathLike):

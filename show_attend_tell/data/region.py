@@ -19,7 +19,7 @@ SIGMA = 0.8
 
 
 def parse_region(
-    region: str | Sequence[float], photo_size: tuple[int, int] = (100, 100)
+    region: str | Sequence[str | float], photo_size: tuple[int, int] = (100, 100)
 ) -> Box:
     """Return four numbers, or the text ``x0,y0,x1,y1``, as pixels.
 
@@ -31,6 +31,7 @@ def parse_region(
         CaptionError: there are not four finite numbers.
     """
     try:
+        parts: Sequence[str | float]
         parts = region.split(",") if isinstance(region, str) else region
         sides = (*photo_size, *photo_size)
         numbers = [_pixels(x, n) for x, n in zip(parts, sides, strict=True)]

@@ -133,14 +133,14 @@ def caption_into_file(
     pipeline.require_calibration(request)
     kind = out.suffix.lower()
     journal_file = out if kind == ".jsonl" else out.with_suffix(".jsonl")
-    paths = [Path(path) for path in paths]
-    photos = distinct_photos(find_photos(paths))
+    named = [Path(path) for path in paths]
+    photos = distinct_photos(find_photos(named))
     failures: list[Failure] = []
     author = made_by(pipeline, request)
     with Journal(journal_file, author) as journal:
         if kind == ".csv":
             require_replaceable(out, journal.history)
-        gone = _rows_of_deleted_photos(journal, paths, photos, prune)
+        gone = _rows_of_deleted_photos(journal, named, photos, prune)
         present = [
             photo
             for photo in photos
@@ -150,8 +150,8 @@ def caption_into_file(
             shown = bool(present)
             with progress_bar(len(present), "photo", "metadata", shown=shown) as bar:
                 for photo in present:
-                    row = journal.row(photo)
-                    metadata.write(photo, row["caption"], row["confidence"])
+                    if row := journal.row(photo):
+                        metadata.write(photo, row["caption"], row["confidence"])
                     bar.update()
 
         results = pipeline.caption_inputs(photos, request, journal.__contains__)

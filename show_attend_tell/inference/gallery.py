@@ -3,8 +3,9 @@
 import base64
 import io
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote_from_bytes
 
 from PIL import Image
@@ -15,6 +16,7 @@ from show_attend_tell.data.preprocessing import (
     pillow_warnings_ignored,
     upright_rgb,
 )
+from show_attend_tell.inference.journal import Row
 from show_attend_tell.inference.result import (
     CONFIDENCE_WORDS,
     DOUBTFUL,
@@ -34,9 +36,9 @@ _JPEG_QUALITY = 78  # about 10 kB a photo
 
 def write_gallery(
     path: Path,
-    rows: Sequence[Mapping],
+    rows: Sequence[Row],
     failures: Sequence[Failure] = (),
-    locate: Callable[[Mapping], Path] = lambda row: Path(row["path"]),
+    locate: Callable[[Row], Path] = lambda row: Path(row["path"]),
 ) -> None:
     """Write the page atomically, captions of the highest confidence first.
 
@@ -64,8 +66,8 @@ def write_gallery(
 
 
 def _cards(
-    page: Path, rows: Sequence[Mapping], locate: Callable[[Mapping], Path]
-) -> Iterator[dict]:
+    page: Path, rows: Sequence[Row], locate: Callable[[Row], Path]
+) -> Iterator[dict[str, Any]]:
     """Yield the values of each photo for the template."""
     with progress_bar(len(rows), "photo", "page") as bar:
         for row in rows:

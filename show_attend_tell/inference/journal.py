@@ -7,6 +7,7 @@ any folder, and notices that another photo has replaced it.
 
 import contextlib
 import hashlib
+import io
 import json
 import math
 import os
@@ -102,7 +103,7 @@ class Journal:
         )
         with contextlib.ExitStack() as stack:
             stack.enter_context(locked(f"{self.path}.lock", taken))
-            self.history = self._open()
+            self.history, self._file = self._open()
             stack.enter_context(self._file)
             self._opened = stack.pop_all()
         self._rows: dict[str, Row] = {}
@@ -198,7 +199,7 @@ class Journal:
                 identity["folder"] = folder.replace(os.sep, "/")
         return {**row, **identity}
 
-    def _open(self) -> list[Row]:
+    def _open(self) -> tuple[list[Row], io.FileIO]:
         """Read the complete rows, remove an incomplete one, and open for appending."""
         if self.path.exists() and not self.path.is_file():
             raise self._malformed("a folder, or no regular file")
@@ -215,10 +216,10 @@ class Journal:
                 f"{self.path}: its {self._noun} were made by {other[:200]}, and "
                 f"not by {self.made_by}; name another file, or remove this one"
             )
-        self._file = open(self.path, "ab", buffering=0)
-        self._file.truncate(complete)
-        self._file.seek(complete)
-        return rows
+        file = open(self.path, "ab", buffering=0)
+        file.truncate(complete)
+        file.seek(complete)
+        return rows, file
 
     def _parse(self, line: str) -> Row:
         """Return the row of a line, its values checked."""

@@ -46,7 +46,7 @@ class Failure:
         return {"path": str(self.path), "error": self.reason}
 
 
-def photo_key(photo: str | os.PathLike) -> str:
+def photo_key(photo: str | os.PathLike[str]) -> str:
     """Return what is equal for all paths of a photo: absolute, its folder unlinked."""
     folder, name = os.path.split(os.path.abspath(photo))
     return os.path.join(_real_folder(folder), name)

@@ -2,10 +2,10 @@
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from show_attend_tell.inference.journal import ENCODING, FIELDS
+from show_attend_tell.inference.journal import ENCODING, FIELDS, Row
 from show_attend_tell.inference.result import (
     DOUBTFUL,
     Failure,
@@ -36,7 +36,7 @@ _TEXTS = {
 }
 
 
-def table(rows: Iterable[Mapping], failures: Iterable[Failure] = ()) -> bytes:
+def table(rows: Iterable[Row], failures: Iterable[Failure] = ()) -> bytes:
     """Return rows as CSV, after one line of column names.
 
     Args:
@@ -58,9 +58,9 @@ def table(rows: Iterable[Mapping], failures: Iterable[Failure] = ()) -> bytes:
 
 
 def exiftool_table(
-    rows: Iterable[Mapping],
+    rows: Iterable[Row],
     least: float = DOUBTFUL,
-    locate: Callable[[Mapping], Path] = lambda row: Path(row["path"]),
+    locate: Callable[[Row], Path] = lambda row: Path(row["path"]),
 ) -> bytes:
     """Return rows in the columns of exiftool.
 
@@ -79,7 +79,7 @@ def exiftool_table(
     return _csv(_EXIFTOOL_COLUMNS, lines)
 
 
-def _csv(columns: Sequence[str], lines: Iterable[Mapping]) -> bytes:
+def _csv(columns: Sequence[str], lines: Iterable[Row]) -> bytes:
     content = io.StringIO()
     plain = csv.writer(content, lineterminator="\n")
     # Python 3.11 writes a carriage return without quotes, and cannot read it then.
@@ -92,7 +92,7 @@ def _csv(columns: Sequence[str], lines: Iterable[Mapping]) -> bytes:
     return content.getvalue().encode(**ENCODING)
 
 
-def require_replaceable(path: Path, rows: Sequence[Mapping]) -> None:
+def require_replaceable(path: Path, rows: Sequence[Row]) -> None:
     """Raise unless every caption in a table is among these rows.
 
     An earlier run wrote it from some of these rows, perhaps in other columns. A CSV
@@ -114,14 +114,15 @@ def require_replaceable(path: Path, rows: Sequence[Mapping]) -> None:
     )
 
 
-def _is_made_from(path: Path, rows: Sequence[Mapping]) -> bool:
+def _is_made_from(path: Path, rows: Sequence[Row]) -> bool:
     known = set()
     for row in rows:
         name = Path(row["path"]).name
         known.add((name, row["caption"]))
         known.add((name, as_sentence(row["caption"])))
     try:
-        with path.open(newline="", **ENCODING) as file:
+        content = path.read_bytes().decode(**ENCODING)
+        with io.StringIO(content, newline="") as file:
             lines = csv.DictReader(file)
             columns = tuple(lines.fieldnames or ())
             if columns not in _TEXTS:
