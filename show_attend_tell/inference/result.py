@@ -130,6 +130,11 @@ class Caption:
         """``likely``, ``unsure`` or ``probably wrong``; None without a confidence."""
         return confidence_word(self.confidence)
 
+    @property
+    def confidence_figures(self) -> str:
+        """The confidence as people see it, empty without one."""
+        return confidence_figures(self.confidence)
+
     def _repr_html_(self) -> str:
         """Return the interactive page of the caption, for Jupyter."""
         from show_attend_tell.inference.visualization.pages import render_frame

@@ -19,7 +19,6 @@ from PIL import Image
 
 from show_attend_tell.data.region import SIGMA
 from show_attend_tell.inference.photos import Failure
-from show_attend_tell.inference.result import confidence_figures
 from show_attend_tell.inference.visualization.attention_figure import (
     GLOW,
     UPSAMPLING,
@@ -84,7 +83,7 @@ def describe_caption(caption: "Caption") -> Values:
     texts = [_describe_text(text) for text in (caption, *caption.alternatives)]
     grid = caption.attention.shape[1:]
     return photo_values(caption.path.name, caption.view, grid, texts) | {
-        "confidence": confidence_figures(caption.confidence) or None,
+        "confidence": caption.confidence_figures or None,
         "confidenceWord": caption.confidence_word,
         "region": None if caption.region is None else list(caption.region),
         "note": region_note(caption.region_words, len(caption.words)),
