@@ -4,18 +4,11 @@ import zipfile
 
 import pytest
 from PIL import Image
+from system_folders import OWN, SYSTEM
 
 from data_prep.data_folder import DataFolder
 from show_attend_tell.inference.photos import find_photos
 from show_attend_tell.runtime.folders import is_left_alone, walk_folders
-
-SYSTEM = [
-    *("@eaDir", "#recycle", "#snapshot", "@Recycle", "@Recently-Snapshot", ".@__thumb"),
-    *("$RECYCLE.BIN", "$Recycle.Bin", "RECYCLER", "System Volume Information"),
-    *("__MACOSX", ".Trash-1000", "lost+found", "Network Trash Folder", "FOUND.000"),
-    *("Catalog Previews.lrdata", "Photos Library.photoslibrary", ".thumbnails"),
-]
-OWN = ["2019", "#1 Rex", "@home", "$1 sale", "recycling", "Snapshots", "found", "trash"]
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """Serve ``POST /caption``: a photo in, its caption and attention out."""
 
 import dataclasses
+import io
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +14,7 @@ from show_attend_tell.config.captioner import DecodingSettings
 from show_attend_tell.data.preprocessing import seen_region
 from show_attend_tell.deployment.server.request_queue import RequestQueue
 from show_attend_tell.deployment.server.uploads import open_upload
+from show_attend_tell.inference.photo_words import words_in_photo
 from show_attend_tell.inference.photos import NamedPhoto
 from show_attend_tell.inference.pipeline import CaptioningPipeline
 from show_attend_tell.inference.request import CaptionRequest, is_sampled
@@ -100,8 +102,10 @@ def add_captions(
         columns), each of sum 1, over `seen`, the part of the photo that the network
         sees: x0, y0, x1, y1 as fractions. `beta` has T gates, `locations` the place
         of each word, row by row, or null if places are averaged. `region` is a
-        fraction of `seen`. `confidence` is the probability that the caption is right,
-        and `confidence_word` its word; null for a region or without a calibration.
+        fraction of `seen`, and `region_words` the number of words written from it.
+        `described` has words that a person wrote into the photo. `confidence` is the
+        probability that the caption is right, and `confidence_word` its word; null for
+        a region or without a calibration.
         `settings` are those of the decoding, `seconds` the duration without the queue.
         """
         if model not in pipelines:
@@ -144,9 +148,11 @@ def _caption_upload(
         raise HTTPException(422, str(error)) from None
     region = seen_region(image.size, pipeline.engine.side, pipeline.engine.resize)
     sizes = (*image.size, *image.size)
-    values = {"locations": None, "region": None} | caption.to_dict()
+    values = {"locations": None, "region": None, "region_words": None}
+    values |= caption.to_dict()
     del values["path"]
     return values | {
+        "described": words_in_photo(io.BytesIO(content)),
         "seen": [round(x / size, 6) for x, size in zip(region, sizes, strict=True)],
         "seconds": round(time.monotonic() - start, 3),
     }

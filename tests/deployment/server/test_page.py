@@ -5,7 +5,11 @@ import zipfile
 
 import pytest
 from chromium import accessibility_faults, places_on, shown_as, upload, wait
+from PIL import Image
+from system_folders import OWN, SYSTEM
 from tiny_pipeline import photo_bytes
+
+from show_attend_tell.runtime.folders import is_left_alone
 
 pytest.importorskip("selenium.webdriver")
 
@@ -233,6 +237,45 @@ def test_edited_captions_are_approved_and_saved(reviewed):
     wait(reviewed, lambda b: archive.exists())
     with zipfile.ZipFile(archive) as content:
         assert content.namelist() == ["trip/b.png.xmp", "trip/day 1/a.png.xmp"]
+
+
+def test_words_of_a_person_stay_and_photos_of_systems_are_left_alone(page, tmp_path):
+    folder = tmp_path / "nas"
+    system = ("@eaDir", "#recycle", "$RECYCLE.BIN", "__MACOSX", "FOUND.001", "P.lrdata")
+    for place in ("", *system, "#1 Rex"):
+        (folder / place).mkdir(exist_ok=True)
+        (folder / place / "a.png").write_bytes(photo_bytes(3))
+    for name in ("b.png", "c.png"):
+        (folder / name).write_bytes(photo_bytes(2))
+    (folder / "b.XMP").touch()
+    (folder / "C.png.xmp").touch()
+    Image.new("RGB", (40, 40)).save(folder / "d.jpg", comment="Grandma feeds her sheep")
+    page.find_element(By.ID, "tab-folder").click()
+    page.find_element(By.ID, "folder-files").send_keys(str(folder))
+    done = "return folder.rows.length && !folder.running"
+    wait(page, lambda b: b.execute_script(done))
+    found = dict(
+        page.execute_script(
+            "return folder.rows.map(row => [row.path, row.about.textContent])"
+        )
+    )
+    assert sorted(found) == [
+        *("nas/#1 Rex/a.png", "nas/a.png", "nas/b.png", "nas/c.png", "nas/d.jpg"),
+    ]
+    for name, words in {"b": "XMP file stays", "c": "XMP file stays"}.items():
+        assert words in found[f"nas/{name}.png"]
+    assert "a person described it, which stays" in found["nas/d.jpg"]
+    assert "stays" not in found["nas/a.png"]
+    left = "return arguments[0].filter((name) => LEFT_ALONE.test(name))"
+    names = [*SYSTEM, *OWN]
+    assert page.execute_script(left, names) == list(filter(is_left_alone, names))
+    archive = page.downloads / "captions-xmp.zip"
+    archive.unlink(missing_ok=True)  # of another test
+    page.find_element(By.ID, "approve-shown").click()
+    page.find_element(By.ID, "save-xmp").click()
+    wait(page, lambda b: archive.exists())
+    with zipfile.ZipFile(archive) as content:
+        assert content.namelist() == ["nas/#1 Rex/a.png.xmp", "nas/a.png.xmp"]
 
 
 def reload(browser):

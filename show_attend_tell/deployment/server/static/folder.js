@@ -3,6 +3,12 @@
 
 const PHOTO = /\.(jpe?g|png|webp|gif|bmp|tiff?|avif)$/i; // what the server decodes
 const SIDECAR = /\.xmp$/i;
+// Hidden files, and folders of systems and photo programs, as in runtime/folders.py.
+const LEFT_ALONE = new RegExp("^(\\..*|@eadir|[#@]recycle|#snapshot|@tmp|@sharebin|@recycle bin"
+  + "|@recently-snapshot|@__thumb|trashbox|~snapshot|_gsdata_|\\$recycle\\.bin|recycler|recycled"
+  + "|system volume information|__macosx|network trash folder|temporary items"
+  + "|thevolumesettingsfolder|thefindbycontentfolder|lost\\+found|found\\.\\d{3}"
+  + "|.*\\.(lrdata|lrcat-data|photoslibrary|photolibrary|aplibrary))$", "i");
 const THUMBNAIL = 320; // pixels, longer side
 const folder = { rows: [], running: false };
 const NOT_KEPT = "This browser keeps no captions: save them before you leave the page.";
@@ -18,7 +24,7 @@ async function droppedFiles(transfer) {
 }
 
 async function walk(entry, found) {
-  if (entry.name.startsWith(".")) return;
+  if (LEFT_ALONE.test(entry.name)) return;
   if (entry.isFile) {
     const file = await new Promise((done, fail) => entry.file(done, fail));
     found.push({ file, path: entry.fullPath.slice(1) });
@@ -34,15 +40,17 @@ async function walk(entry, found) {
 
 // Add the photos among some files to the list, and caption them.
 function addFiles(files) {
-  const named = files.filter(({ path }) => !path.split("/").some((part) => part.startsWith(".")));
-  const sidecars = new Set(named.map(({ path }) => path).filter((path) => SIDECAR.test(path)));
+  const named = files.filter(({ path }) => !path.split("/").some((part) => LEFT_ALONE.test(part)));
+  const paths = named.map(({ path }) => path.toLowerCase());
+  const sidecars = new Set(paths.filter((path) => SIDECAR.test(path)));
   const photos = named.filter(({ path }) => PHOTO.test(path));
   const present = new Map(folder.rows.map((row) => [row.path, row]));
   const added = photos.filter(({ file, path }) => !isCaptioned(present.get(path), file));
   const replaced = new Set(added.map(({ path }) => path));
   folder.rows = folder.rows.filter(({ path }) => !replaced.has(path));
   for (const { file, path } of added.sort((a, b) => a.path.localeCompare(b.path))) {
-    const described = [path, path.replace(/\.[^.]*$/, "")].some((p) => sidecars.has(`${p}.xmp`));
+    const lower = path.toLowerCase();
+    const described = [lower, lower.replace(/\.[^.]*$/, "")].some((p) => sidecars.has(`${p}.xmp`));
     folder.rows.push(makeRow({ file, path, described, state: "waiting" }));
   }
   const others = named.length - photos.length - sidecars.size;
@@ -133,6 +141,7 @@ function showRow(row) {
   }[state];
   if (edited) row.about.textContent = "Edited by you";
   if (row.described) row.about.textContent += "; its XMP file stays as it is";
+  else if (answer?.described) row.about.textContent += "; a person described it, which stays";
 }
 
 // ---- captions
@@ -287,7 +296,8 @@ function warnOnLeaving(event) {
 }
 
 async function saveReview(form, name) {
-  const rows = approvedRows().filter(({ described }) => form === "csv" || !described);
+  const isKept = ({ described, answer }) => form === "xmp" && (described || answer.described);
+  const rows = approvedRows().filter((row) => !isKept(row));
   const kept = approvedRows().length - rows.length;
   const captions = rows.map(({ path, text, edited, answer }) => ({
     path, edited, sentence: text.value.trim(), confidence: answer.confidence, model: answer.model,
@@ -302,7 +312,7 @@ async function saveReview(form, name) {
     for (const row of rows) row.saved = true;
     await whileKept(() => forgetRecords(rows.map(({ path }) => path)));
     $("folder-status").textContent = `Saved ${counted(rows.length, "caption")} as ${name}.`
-      + (kept ? ` ${counted(kept, "photo")} with an XMP file left out.` : "");
+      + (kept ? ` ${counted(kept, "photo")} with an XMP file or a description left out.` : "");
   } catch (error) {
     showError("folder-error", error.message || "The server does not respond; is it running?");
   }
