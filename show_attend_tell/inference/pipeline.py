@@ -50,6 +50,7 @@ from show_attend_tell.inference.result import (
 )
 from show_attend_tell.models.pretrained import DEFAULT, model_path
 from show_attend_tell.reference.hypotheses import Hypotheses
+from show_attend_tell.reference.parallel import one_blas_thread
 from show_attend_tell.runtime.errors import CaptionError
 from show_attend_tell.runtime.files import atomic_path
 from show_attend_tell.runtime.read_ahead import read_ahead
@@ -283,6 +284,7 @@ class CaptioningPipeline:
                 "<model>.reranker.npz beside the model"
             )
 
+    @one_blas_thread
     def _caption_batch(
         self,
         photos: list[OpenedPhoto | Failure | None],

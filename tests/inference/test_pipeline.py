@@ -10,6 +10,7 @@ import pytest
 from new_process import python
 from PIL import Image, ImageOps, PngImagePlugin
 from refusals import refused
+from threadpoolctl import threadpool_info
 from tiny_pipeline import DECODING, photo_bytes, with_decoding
 
 import show_attend_tell as sat
@@ -163,6 +164,29 @@ def test_the_engine_knows_the_number_of_photos(pipeline, captions):
     for count in (2, 3):
         list(model.caption_photos(paths[:count]))
     assert asked == [2, 3]
+
+
+def test_a_photo_is_encoded_and_captioned_with_one_thread_of_a_product(
+    pipeline, photo, monkeypatch
+):
+    """Threads of BLAS that wait in loops are slow beside other programs."""
+    seen = []
+
+    def watch(owner, name):
+        function = getattr(owner, name)
+
+        def watched(*arguments, **options):
+            infos = [x for x in threadpool_info() if x["user_api"] == "blas"]
+            seen.append((name, {info["num_threads"] for info in infos}))
+            return function(*arguments, **options)
+
+        monkeypatch.setattr(owner, name, watched)
+
+    watch(pipeline.engine, "encode")
+    watch(pipeline.engine.generator, "generate")
+    watch(pipeline, "_result")
+    pipeline.caption(photo)
+    assert seen == [("encode", {1}), ("generate", {1}), ("_result", {1})]
 
 
 def test_an_image_gets_the_caption_of_its_file(pipeline, photo):
