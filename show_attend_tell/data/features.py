@@ -249,6 +249,17 @@ class FeatureReader:
                 self._read_row(row, features, position)
         return features[positions]  # (unique, L, D) -> (B, L, D)
 
+    def digest(self, rows: Sequence[int]) -> str:
+        """Return a digest of the encoder and of the features of rows, without reading.
+
+        Files of version 0.1 have no checksums: the encoder alone counts.
+        """
+        text = json.dumps(self.attributes["identity"], sort_keys=True)
+        digest = hashlib.sha256(text.encode())
+        if self._checksums is not None:
+            digest.update(np.asarray(self._checksums, "<u4")[rows].tobytes())
+        return digest.hexdigest()
+
     def _read_row(self, row: int, features: np.ndarray, position: int) -> None:
         photo = f"{self.path}: the features of photo {self.image_ids[row]!r}"
         with reading(photo, FeatureError, "run `features --overwrite`"):

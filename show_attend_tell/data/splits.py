@@ -15,6 +15,8 @@ further set.
 
 import contextlib
 import dataclasses
+import hashlib
+import json
 import logging
 from collections.abc import Sequence
 from pathlib import Path
@@ -214,6 +216,15 @@ class JointReader:
             features[chosen] = self._readers[number].read(places[chosen])
         return features
 
+    def digest(self, rows: Sequence[int]) -> str:
+        """Return a digest of the encoder and of the features of rows."""
+        numbers, places = self._places[np.asarray(rows, np.int64)].T
+        digest = hashlib.sha256(numbers.astype("<i8").tobytes())
+        for number in np.unique(numbers):
+            of_reader = places[numbers == number]
+            digest.update(self._readers[number].digest(of_reader).encode())
+        return digest.hexdigest()
+
     def close(self) -> None:
         """Close all sets."""
         for reader in self._readers:
@@ -226,6 +237,17 @@ class JointReader:
     def __exit__(self, *error: object) -> None:
         """Close all sets."""
         self.close()
+
+
+def digest_of_splits(splits: Sequence[Split]) -> dict[str, str]:
+    """Return digests of which photos splits have, and of their captions."""
+    ids = hashlib.sha256()
+    captions = hashlib.sha256()
+    for split in splits:
+        for photo, weight in zip(split.photos, split.weights, strict=True):
+            ids.update(json.dumps([split.name, photo.id, float(weight)]).encode())
+            captions.update(json.dumps(photo.captions).encode())
+    return {"splits": ids.hexdigest(), "captions": captions.hexdigest()}
 
 
 @uncollected()

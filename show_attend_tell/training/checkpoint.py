@@ -11,7 +11,7 @@ import json
 import math
 import zipfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -50,6 +50,8 @@ class Position:
     start_counts: bool = False  # whether the initial model may be the best
     first_loss: float | None = None  # loss per word of the first update
     vocabulary: str = ""  # digest of the words
+    # What was trained on -> its digest; none in checkpoints of earlier versions.
+    data: dict[str, str] = field(default_factory=dict)
 
 
 def save_checkpoint(path: str | Path, model, position: Position) -> None:

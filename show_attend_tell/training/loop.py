@@ -61,6 +61,8 @@ class Task:
         start_counts: whether the initial model may be the best.
         digest: digest of what must not change before the training is resumed.
         other: what has changed if the digest has, such as ``another vocabulary``.
+        data_digests: further names, such as ``captions``, and digests of what must not
+            change.
 
     Args:
         experiment: the settings.
@@ -72,6 +74,7 @@ class Task:
 
     def __init__(self, experiment):
         self.experiment, self.settings = experiment, experiment.training
+        self.data_digests: dict[str, str] = {}
         self.metric = self.settings.metric
 
     def compile(self, total_steps: int) -> None:
@@ -96,7 +99,11 @@ class Trainer:
     def __init__(self, task, workers: Workers = ALONE):
         self.task, self.settings, self.workers = task, task.settings, workers
         self.model, self.objective = task.model, task.objective
-        self.position = Position(vocabulary=task.digest, start_counts=task.start_counts)
+        self.position = Position(
+            vocabulary=task.digest,
+            start_counts=task.start_counts,
+            data=task.data_digests,
+        )
         self._latest = self._written = None
         self.total_steps = self.settings.epochs * self.objective.steps
         task.compile(self.total_steps)
@@ -163,6 +170,16 @@ class Trainer:
             raise RunError(
                 f"{path}: the run was started with {self.task.other}; {remedy}"
             )
+        now = self.task.data_digests
+        changed = [
+            name for name in now if position.data.get(name) not in (None, now[name])
+        ]
+        if changed:
+            raise RunError(
+                f"{path}: the run was started with other training data: "
+                f"{' and '.join(changed)} have changed since; {remedy}"
+            )
+        position.data = now
         steps, within = self.objective.steps, position.step_in_epoch
         if within > steps or position.step != position.epoch * steps + within:
             raise RunError(

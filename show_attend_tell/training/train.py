@@ -8,10 +8,13 @@ import json
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
+
 from show_attend_tell.config import runs
 from show_attend_tell.config.settings import Experiment, experiment_to_toml
 from show_attend_tell.data.dataset import measure_deviation
 from show_attend_tell.data.splits import (
+    digest_of_splits,
     load_splits,
     open_features,
     open_mirror,
@@ -23,6 +26,7 @@ from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.pretrained import model_path
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import RunError
+from show_attend_tell.runtime.untrusted import reading
 from show_attend_tell.training.distillation import make_distillation
 from show_attend_tell.training.divergence import CaptionMonitor
 from show_attend_tell.training.initial_model import copy_weights, extend_vocabulary
@@ -118,6 +122,7 @@ class CaptionTask(Task):
             mirror = open_mirror(experiment, work, reader, data)
             stack.callback(mirror.close)
             readers.append(mirror)
+        self.data_digests = self._digests(readers, runs_folder)
         vocabulary, start = _prepared_words(experiment, work), None
         if resume:  # the initial model may be gone, and is not needed
             file = Path(runs_folder) / experiment.name / runs.VOCABULARY
@@ -140,6 +145,19 @@ class CaptionTask(Task):
             self.objective = Likelihood(*arguments)
         if self.model.hard_attention is not None:
             self.model.hard_attention.share_batch(*workers.part)
+
+    def _digests(self, readers, runs_folder: str | Path) -> dict[str, str]:
+        """Return digests of everything that the updates and the validations read."""
+        train_rows, rows = self.data.rows, (self.data.rows, self.validation.rows)
+        features = [self.reader.digest(np.concatenate(rows))]
+        features += [mirror.digest(train_rows) for mirror in readers[1:]]
+        digests = {"features": "".join(features)}
+        digests |= digest_of_splits([self.data, self.validation])
+        if self.settings.objective == "distil":
+            names = self.experiment.distillation.teachers
+            paths = [model_path(name, runs_folder) for name in names]
+            digests["teachers"] = "".join(map(_file_digest, paths))
+        return {name: _digest(text)[:16] for name, text in digests.items()}
 
     def _initialise(self, start: tuple[Path, Captioner] | None) -> None:
         """Set the scale of the annotations and the weights of the initial model."""
@@ -165,6 +183,7 @@ class CaptionTask(Task):
             f"vocabulary {self.digest[:16]}",
             f"features of the encoder {_digest(encoder)[:16]}",
             f"{len(self.data.rows)} training photos",
+            *(f"{name} {digest}" for name, digest in self.data_digests.items()),
         ]
 
     def _build(self, vocabulary: Vocabulary) -> Captioner:
@@ -200,6 +219,11 @@ class CaptionTask(Task):
         """Log captions and attention of a few validation photos, and word vectors."""
         log.log_samples(step, model, self.reader)
         log.log_embedding(model)
+
+
+def _file_digest(path: Path) -> str:
+    with reading(path, RunError, "train the teacher again"), path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _digest(text: str) -> str:

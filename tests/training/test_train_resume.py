@@ -1,5 +1,6 @@
 """Trainings that are interrupted, fail or start again."""
 
+import dataclasses
 import functools
 import json
 import shutil
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 from nightly import nightly
 from refusals import refusal
-from tiny_run import experiment
+from tiny_run import experiment, write_features
 from tiny_training import (
     HARD,
     REWARD,
@@ -28,6 +29,8 @@ from tiny_training import (
 
 from show_attend_tell.config.runs import CHECKPOINT, MODEL, lock_run
 from show_attend_tell.config.settings import read_experiment_file
+from show_attend_tell.data import manifest
+from show_attend_tell.data.features import FeatureReader
 from show_attend_tell.runtime.errors import RunError
 from show_attend_tell.training import train as training
 from show_attend_tell.training.maximum_likelihood import Likelihood
@@ -203,6 +206,63 @@ def test_resuming_with_another_vocabulary_is_refused(work, whole, tmp_path, word
     path.write_text(json.dumps({**content, "words": kept + new}))
     before = (whole / "tiny" / CHECKPOINT).read_bytes()
     assert "another vocabulary" in refused_resumption(other, whole)
+    assert (whole / "tiny" / CHECKPOINT).read_bytes() == before
+
+
+def rewrite_manifest(work, change):
+    """Write the manifest again with changed photos."""
+    path = work / "made-up" / "manifest.jsonl"
+    manifest.write_manifest(path, change(manifest.read_manifest(path)))
+
+
+def exchange_captions(work):
+    """Give each photo the captions of another photo: the same words, as often."""
+
+    def change(photos):
+        captions = [photo.captions for photo in photos]
+        turned = captions[2:12] + captions[:2] + captions[12:]  # 2: as many captions
+        pairs = zip(photos, turned, strict=True)
+        return [dataclasses.replace(photo, captions=texts) for photo, texts in pairs]
+
+    rewrite_manifest(work, change)
+
+
+def exchange_splits(work):
+    """Let the second validation photo train in place of the second training photo."""
+
+    def change(photos):
+        splits = [photo.split for photo in photos]
+        splits[1], splits[13] = splits[13], splits[1]
+        pairs = zip(photos, splits, strict=True)
+        return [dataclasses.replace(photo, split=split) for photo, split in pairs]
+
+    rewrite_manifest(work, change)
+
+
+def extract_again(work):
+    """Write features of the same encoder with other weights."""
+    path = next((work / "made-up").glob("features-*.h5"))
+    with FeatureReader(path) as reader:
+        ids, values = reader.image_ids, reader.read(range(len(reader.image_ids)))
+    path.unlink()
+    write_features(path.parent, ids, 0.5 * values)
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (exchange_captions, "captions have changed"),
+        (exchange_splits, "splits and captions have changed"),
+        (extract_again, "features have changed"),
+    ],
+)
+def test_resuming_with_other_data_is_refused(work, whole, tmp_path, change, named):
+    other = Path(shutil.copytree(work, tmp_path / "work"))
+    change(other)
+    before = (whole / "tiny" / CHECKPOINT).read_bytes()
+    message = refused_resumption(other, whole)
+    assert "started with other training data: " in message
+    assert named in message
     assert (whole / "tiny" / CHECKPOINT).read_bytes() == before
 
 
