@@ -12,6 +12,7 @@ A run folder, ``experiments/runs/<experiment>/``, holds
   ways of decoding (:mod:`evaluation.evaluate`).
 """
 
+import dataclasses
 import json
 import shutil
 from contextlib import AbstractContextManager
@@ -30,10 +31,19 @@ SETTINGS, MODEL, CHECKPOINT = "experiment.toml", "model.keras", "checkpoint.npz"
 VOCABULARY = "vocabulary.json"
 
 
+def lock_results(folder: Path) -> AbstractContextManager[None]:
+    """Return a context in which no other process writes results into a run folder.
+
+    Enter it before a long evaluation, so that a file system without locks is refused
+    first.
+    """
+    taken = RunError(f"{folder}: another process has been writing here for a minute")
+    return locked(folder / ".json.lock", taken, seconds=60)
+
+
 def write_json(path: Path, value: object) -> None:
     """Write an indented JSON file atomically; a second process waits."""
-    taken = RunError(f"{path}: another process has been writing here for a minute")
-    with locked(path.parent / ".json.lock", taken, seconds=60):
+    with lock_results(path.parent):
         atomic_write(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
@@ -70,7 +80,7 @@ def open_run(
     Args:
         experiment: the settings; its name is the folder's name.
         runs: the folder of all runs.
-        resume: whether to continue the earlier run.
+        resume: whether to continue the earlier run; more epochs extend it.
         overwrite: whether to replace the earlier run.
 
     Raises:
@@ -105,13 +115,25 @@ def _resumable(folder: Path, experiment: AnyExperiment) -> Path:
             f"{folder}: no checkpoint, so there is nothing to resume; train without "
             "--resume" + (" but with --overwrite" if holds_run(folder) else "")
         )
-    changed = _changes(read_experiment_file(folder / SETTINGS), experiment)
+    before = read_experiment_file(folder / SETTINGS)
+    changed = _changes(before, _with_epochs_of(experiment, before))
     if changed:
         raise RunError(
             f"{folder}: the run was started with other settings ({changed}); restore "
             "them, or replace the run with --overwrite"
         )
     return folder
+
+
+def _with_epochs_of(experiment: AnyExperiment, before: AnyExperiment) -> AnyExperiment:
+    """Return the settings without an increase of the epochs, which extends a run."""
+    if experiment.task != before.task:
+        return experiment
+    epochs = getattr(before.training, "epochs", None)  # a plug-in may have none
+    if epochs is None or experiment.training.epochs <= epochs:
+        return experiment
+    training = dataclasses.replace(experiment.training, epochs=epochs)
+    return dataclasses.replace(experiment, training=training)
 
 
 def _changes(old: AnyExperiment, new: AnyExperiment) -> str:

@@ -104,6 +104,8 @@ def evaluate(
     generator = load_generator(files, mirror, reranker)
     reranker = generator.reranker_file(decoding)
     identity = generator.encoder_identity
+    with runs.lock_results(folder):
+        pass  # refused now rather than after all captions
     with contextlib.ExitStack() as stack:
         reader = open_features(experiment, work, identity=identity)
         stack.enter_context(reader)

@@ -54,6 +54,7 @@ from show_attend_tell.reference.hypotheses import Hypotheses
 from show_attend_tell.reference.parallel import one_blas_thread
 from show_attend_tell.runtime.errors import CaptionError
 from show_attend_tell.runtime.files import atomic_path
+from show_attend_tell.runtime.keras_archive import save_keras
 from show_attend_tell.runtime.read_ahead import read_ahead
 
 if TYPE_CHECKING:  # they import Keras
@@ -291,7 +292,7 @@ class CaptioningPipeline:
             )
         beside = files_beside(generator, self.file, file)
         with atomic_path(file) as temporary:
-            self.captioner.save(temporary)
+            save_keras(self.captioner, temporary)
         for path, original in beside.items():
             if original is None:
                 path.unlink(missing_ok=True)  # of a model that was here

@@ -134,7 +134,8 @@ def save_preset(model, folder: str | Path) -> None:
     Raises:
         OSError: the folder has files or cannot be written.
     """
-    with atomic_path(folder) as temporary:
+    # Absolute: Keras joins a relative path with a folder of its own.
+    with atomic_path(Path(folder).absolute()) as temporary:
         model.save(temporary, zipped=False)
         (temporary / "assets").rmdir()  # a captioner has none
         file = temporary / "metadata.json"

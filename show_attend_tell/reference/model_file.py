@@ -250,7 +250,8 @@ def _as_archive(path: Path) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory() as folder:
         packed = Path(folder) / "model.keras"
-        with zipfile.ZipFile(packed, "w") as archive:
+        # Not strict: a file's date may be before 1980, the first of zip files.
+        with zipfile.ZipFile(packed, "w", strict_timestamps=False) as archive:
             for name in _MEMBERS:
                 require_regular(path.with_name(name))
                 archive.write(path.with_name(name), name)

@@ -23,6 +23,7 @@ from show_attend_tell.config.fields import Count
 from show_attend_tell.config.settings import Experiment
 from show_attend_tell.runtime.errors import RunError, TrainingError
 from show_attend_tell.runtime.files import atomic_path
+from show_attend_tell.runtime.keras_archive import add_member
 from show_attend_tell.runtime.untrusted import (
     open_archive,
     parse_array,
@@ -50,6 +51,7 @@ class Position:
     start_counts: bool = False  # whether the initial model may be the best
     first_loss: float | None = None  # loss per word of the first update
     vocabulary: str = ""  # digest of the words
+    epochs: Count = 0  # of the settings; 0 in checkpoints of earlier versions
     # What was trained on -> its digest; none in checkpoints of earlier versions.
     data: dict[str, str] = field(default_factory=dict)
 
@@ -66,13 +68,14 @@ def save_checkpoint(path: str | Path, model, position: Position) -> None:
         TrainingError: a variable is not finite; an existing file is left as it was.
     """
     with atomic_path(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
-        archive.writestr("position.json", json.dumps(dataclasses.asdict(position)))
+        position_text = json.dumps(dataclasses.asdict(position))
+        add_member(archive, "position.json", position_text)
         for name, variable in _variables(model).items():
             buffer = io.BytesIO()
             values = np.asarray(variable)
             _require_finite(variable.path, values)
             np.save(buffer, values, allow_pickle=False)
-            archive.writestr(name, buffer.getvalue())
+            add_member(archive, name, buffer.getvalue())
 
 
 def read_position(path: str | Path) -> Position:
@@ -93,7 +96,9 @@ def is_trained(folder: Path, experiment: Experiment) -> bool:
     """
     runs.open_run(experiment, folder.parent, resume=True, overwrite=False)
     position = read_position(folder / runs.CHECKPOINT)
-    return bool(position.stopped) or position.epoch >= experiment.training.epochs
+    epochs = experiment.training.epochs
+    extended = 0 < position.epochs < epochs
+    return position.epoch >= epochs or bool(position.stopped and not extended)
 
 
 def restore_checkpoint(path: str | Path, model) -> Position:

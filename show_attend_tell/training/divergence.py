@@ -1,10 +1,11 @@
-"""Detect diverged training from its losses and its validation captions."""
+"""Detect diverged or futile training from losses, captions and the metric."""
 
 import logging
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from show_attend_tell.runtime.errors import TrainingError
+from show_attend_tell.runtime.errors import TrainingError, plural
 
 logger = logging.getLogger(__name__)
 
@@ -12,6 +13,7 @@ EVERY = 20  # updates between two checks; each fetches the loss from the device
 HIGH, LASTING = 10, 100  # multiple of the first loss, for so many updates
 EXTREME = 1000  # multiple of the first loss, in one update
 STILL = 1e-4  # attention_movement below which attention counts as unmoved
+MOST = 0.5  # share of the photos above which one caption counts as a fault
 COLLAPSED = 0.9  # attention_peak above which attention counts as collapsed
 
 
@@ -77,13 +79,23 @@ class LossMonitor:
 class CaptionMonitor:
     """Log a warning the first time that each fault of validation captions occurs.
 
-    The captions are all equal, or attention fails as in training with the authors'
-    code: it is the same for every word, or has collapsed onto one location for all
-    photos.
+    One caption is written for most photos, or attention fails as in training with the
+    authors' code: it is the same for every word, or has collapsed onto one location for
+    all photos.
+
+    Args:
+        references: the words of each photo's captions by people, which may be mostly
+            equal themselves.
+
+    Attributes:
+        repetitions: update -> the fault, of each validation whose captions are mostly
+            the same.
     """
 
-    def __init__(self):
+    def __init__(self, references: Sequence[Sequence[Sequence[str]]] = ()):
         self._warned = set()
+        self._usual = _share_of_commonest(references)
+        self.repetitions: dict[int, str] = {}
 
     def __call__(
         self, step: int, captions: Iterable[Sequence[str]], attention: Mapping
@@ -93,21 +105,42 @@ class CaptionMonitor:
         ``attention`` has the values of :func:`evaluation.validation.measure_attention`,
         or nothing.
         """
-        for kind, fault, remedy in _faults(step, captions, attention):
+        faults = list(_faults_of_attention(attention))
+        if fault := self._repetition(captions):
+            self.repetitions[step] = fault
+            where = f"validation at update {step}: {fault}"
+            remedy = "if later ones have it too, lower training.learning_rate"
+            faults.insert(0, ("repetition", where, remedy))
+        for kind, fault, remedy in faults:
             if kind not in self._warned:
                 self._warned.add(kind)
                 logger.warning("%s; %s", fault, remedy)
 
+    def _repetition(self, captions: Iterable[Sequence[str]]) -> str:
+        """Describe the caption of most photos; empty if there is none."""
+        texts = [" ".join(words) for words in captions]
+        if not texts:
+            return ""
+        text, count = Counter(texts).most_common(1)[0]
+        if not text and count == len(texts):
+            return f"all {count} captions are empty"
+        share = count / len(texts)
+        # A single caption is no repetition, and people may repeat themselves too.
+        if len(texts) < 2 or share <= MOST or share < 2 * self._usual:
+            return ""
+        return f"{count} of {len(texts)} captions are {text!r}"
 
-def _faults(step, captions, attention) -> Iterator[tuple[str, str, str]]:
+
+def _share_of_commonest(references: Sequence[Sequence[Sequence[str]]]) -> float:
+    """Return the share of photos that have the commonest caption of people."""
+    counts = Counter()
+    for captions in references:
+        counts.update({" ".join(words) for words in captions})
+    return max(counts.values(), default=0) / max(len(references), 1)
+
+
+def _faults_of_attention(attention: Mapping) -> Iterator[tuple[str, str, str]]:
     """Yield the kind of each fault, its description and the remedy."""
-    texts = [" ".join(words) for words in captions]
-    text, count = "".join(texts[:1]), len(texts)
-    # A single caption is no repetition unless it is empty.
-    if set(texts) == {text} and (count > 1 or not text):
-        shown = f"equal, {text!r}" if text else "empty"
-        fault = f"all {count} captions of the validation at update {step} are {shown}"
-        yield "equal", fault, "if later ones are, lower training.learning_rate"
     movement = attention.get("attention_movement", 1.0)
     if (peak := attention.get("attention_peak", 0.0)) > COLLAPSED:
         fault = f"attention has collapsed: {peak:.0%} of it is on one location"
@@ -117,3 +150,32 @@ def _faults(step, captions, attention) -> Iterator[tuple[str, str, str]]:
         fault = "attention has stopped moving: the variance of alpha over a caption's "
         fault += f"steps is {movement:.0e} of its mean square"
         yield "still", fault, "lower training.doubly_stochastic or hard.entropy_weight"
+
+
+def fault_of_metric(metric: str, references: Sequence[Sequence[Sequence[str]]]) -> str:
+    """Return why a metric cannot select a model on these captions, or an empty text.
+
+    Args:
+        metric: the name of the score.
+        references: the words of the captions of each validation photo.
+    """
+    photos = len(references)
+    longest = [max(map(len, captions), default=0) for captions in references]
+    short = sum(length < 4 for length in longest)
+    if metric == "CIDEr" and photos == 1:
+        other = "training.metric=BLEU-4" if not short else ""
+        remedy = f"add validation photos{f', or pass --set {other}' if other else ''}"
+        return (
+            "CIDEr of a single validation photo is 0 by definition, so that no "
+            f"training can improve the initial model; {remedy}"
+        )
+    if metric == "BLEU-4" and 2 * short > photos:
+        remedy = "pass --set training.metric=CIDEr"
+        if photos == 1:
+            remedy = "add validation photos and pass --set training.metric=CIDEr"
+        return (
+            f"BLEU-4 counts sequences of four words, and {short} of "
+            f"{plural(photos, 'validation photo')} have no caption of four words: "
+            f"scores near 0 would choose the model; {remedy}"
+        )
+    return ""

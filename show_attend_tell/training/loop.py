@@ -8,6 +8,7 @@ import contextlib
 import dataclasses
 import functools
 import json
+import logging
 import math
 import time
 from collections.abc import Mapping
@@ -17,8 +18,10 @@ from typing import NamedTuple
 import keras
 
 from show_attend_tell.config import runs
+from show_attend_tell.config.settings import experiment_to_toml, read_experiment_file
 from show_attend_tell.runtime.errors import RunError, TrainingError
-from show_attend_tell.runtime.files import atomic_path
+from show_attend_tell.runtime.files import atomic_path, atomic_write
+from show_attend_tell.runtime.keras_archive import save_keras
 from show_attend_tell.runtime.progress import ProgressBar, progress_bar
 from show_attend_tell.training.checkpoint import (
     Position,
@@ -26,9 +29,12 @@ from show_attend_tell.training.checkpoint import (
     save_checkpoint,
 )
 from show_attend_tell.training.divergence import LossMonitor
-from show_attend_tell.training.optimizer import make_optimizer
+from show_attend_tell.training.event_log import cut_events
+from show_attend_tell.training.optimizer import bounded, make_optimizer
 from show_attend_tell.training.tensorboard_log import CurveLog
 from show_attend_tell.training.workers import ALONE, Workers
+
+logger = logging.getLogger(__name__)
 
 
 class Summary(NamedTuple):
@@ -79,6 +85,7 @@ class Task:
 
     def compile(self, total_steps: int) -> None:
         """Compile the model with the optimiser of the settings."""
+        self.settings = bounded(self.settings, total_steps)
         optimizer = make_optimizer(self.settings, total_steps)
         self.model.compile(optimizer=optimizer, jit_compile=self.settings.jit_compile)
         optimizer.build(self.model.trainable_variables)
@@ -86,6 +93,14 @@ class Task:
     def open_log(self, folder: Path) -> CurveLog:
         """Return the log of curves and scores."""
         return CurveLog(folder, self.experiment)
+
+    def check_result(self, best_step: int, steps: int) -> None:
+        """Log a warning if the saved model is useless; nothing is known of most tasks.
+
+        Args:
+            best_step: the update that gave the saved model.
+            steps: number of updates.
+        """
 
 
 class Trainer:
@@ -103,10 +118,12 @@ class Trainer:
             vocabulary=task.digest,
             start_counts=task.start_counts,
             data=task.data_digests,
+            epochs=self.settings.epochs,
         )
         self._latest = self._written = None
         self.total_steps = self.settings.epochs * self.objective.steps
         task.compile(self.total_steps)
+        self.settings = task.settings  # bounded
 
     @functools.cached_property
     def saved(self) -> keras.Model:
@@ -150,6 +167,8 @@ class Trainer:
                     "again with --overwrite and a training.learning_rate below "
                     f"{self.settings.learning_rate:g}"
                 ) from None
+        if chief:
+            self.task.check_result(position.best_step, position.step)
         return Summary(
             folder=folder,
             model=folder / runs.MODEL,
@@ -189,6 +208,37 @@ class Trainer:
             )
         position.vocabulary = digest
         self.position, self._written = position, position.step
+        if self.workers.is_chief:
+            validated = position.validated == position.step
+            cut_events(self.folder, position.step, validated)
+            self._extend()
+        self._share_position()
+
+    def _extend(self) -> None:
+        """Let a run that was finished with fewer epochs go on; store its settings.
+
+        The settings are stored after the checkpoint: an interruption in between is
+        repeated.
+        """
+        before, epochs = self.position.epochs, self.settings.epochs
+        self.position.epochs = epochs
+        if before and before < epochs:
+            self.position.stopped = ""
+            self.position.without_gain = 0
+            save_checkpoint(self.folder / runs.CHECKPOINT, self.model, self.position)
+            logger.info(
+                "%s: extended from %d to %d epochs; a schedule counts all of them",
+                *(self.folder, before, epochs),
+            )
+        file = self.folder / runs.SETTINGS
+        if file.is_file() and read_experiment_file(file).training.epochs < epochs:
+            atomic_write(file, experiment_to_toml(self.task.experiment))
+
+    def _share_position(self) -> None:
+        """Let the other workers take the chief's position."""
+        if self.workers.count > 1:
+            state = json.dumps(dataclasses.asdict(self.position))
+            vars(self.position).update(json.loads(self.workers.gather(state)[0]))
 
     def _train(self, log, bar: ProgressBar, validate: bool) -> None:
         """Train until the end; write a checkpoint if interrupted.
@@ -292,9 +342,7 @@ class Trainer:
             if self.workers.is_chief:
                 self._score(log, bar)
         self.position.validated = self.position.step
-        if self.workers.count > 1:
-            state = json.dumps(dataclasses.asdict(self.position))
-            vars(self.position).update(json.loads(self.workers.gather(state)[0]))
+        self._share_position()
 
     def _score(self, log, bar: ProgressBar) -> None:
         """Score the model; keep it if it is the best so far."""
@@ -320,7 +368,7 @@ class Trainer:
         if score > (-math.inf if position.best is None else position.best):
             # First, so that a validation interrupted here is repeated.
             with atomic_path(self.folder / runs.MODEL) as temporary:
-                self.saved.save(temporary)
+                save_keras(self.saved, temporary)
             position.best, position.best_step = score, position.step
             position.without_gain = 0
         else:

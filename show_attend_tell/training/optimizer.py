@@ -1,11 +1,17 @@
 """Build the optimisers, with the gradient's norm and debiased averages (EMA)."""
 
+import dataclasses
+import logging
 import math
 
 import keras
 from keras import ops
 
 from show_attend_tell.config.fields import OptimiserSettings
+from show_attend_tell.runtime.errors import plural
+
+SHORTEST = 5  # a fifth of all updates bounds warm-up and average
+logger = logging.getLogger(__name__)
 
 
 class _NormAndAverage:
@@ -105,6 +111,35 @@ class Adam(_NormAndAverage, keras.optimizers.Adam):
 
 class AdamW(_NormAndAverage, keras.optimizers.AdamW):
     """Adam with decoupled weight decay."""
+
+
+def bounded(settings: OptimiserSettings, total_steps: int) -> OptimiserSettings:
+    """Return the settings with warm-up and average that fit a short training.
+
+    Settings made for a whole data set leave a small part of it no update at the full
+    rate, and an average of all weights from the first on. Warm-up has at most a fifth
+    of the updates. The average has at most the last fifth, 1 / (1 - decay) updates,
+    unless training starts from a model, whose weights are good.
+
+    Args:
+        settings: the table ``[training]``.
+        total_steps: updates of the whole training.
+    """
+    changes = {}
+    warmup = total_steps // SHORTEST
+    if settings.warmup_steps > warmup:
+        changes["warmup_steps"] = warmup
+    # Not 0, which would be no average, and other variables in a checkpoint.
+    decay = max(0.01, 1 - SHORTEST / max(total_steps, 1))
+    if settings.average_decay > decay and not getattr(settings, "init_from", ""):
+        changes["average_decay"] = round(decay, 4)
+    if changes:
+        shown = ", ".join(
+            f"{name} {value} in place of {getattr(settings, name)}"
+            for name, value in changes.items()
+        )
+        logger.info("a training of %s has %s", plural(total_steps, "update"), shown)
+    return dataclasses.replace(settings, **changes)
 
 
 def learning_rate(settings: OptimiserSettings, total_steps: int):

@@ -29,6 +29,7 @@ from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.runtime.errors import PhotoError
 from show_attend_tell.runtime.files import atomic_path, atomic_write
 from show_attend_tell.training.divergence import EVERY
+from show_attend_tell.training.event_log import PATTERN
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +51,10 @@ class CurveLog:
 
     def __init__(self, folder: Path, experiment: AnyExperiment):
         self.folder, self.experiment = folder, experiment
+        resumed = any(folder.glob(PATTERN))
         self.writer = tf.summary.create_file_writer(str(folder))
+        if resumed:  # the settings are in the first file; step 0 would be a step back
+            return
         with self.writer.as_default(step=0):
             text = "    " + experiment_to_toml(experiment).replace("\n", "\n    ")
             tf.summary.text("settings", text)

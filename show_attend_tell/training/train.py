@@ -5,6 +5,7 @@ import dataclasses
 import hashlib
 import itertools
 import json
+import logging
 from collections import Counter
 from pathlib import Path
 
@@ -25,16 +26,18 @@ from show_attend_tell.evaluation.validation import validate
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.pretrained import model_path
 from show_attend_tell.models.saving import load_captioner
-from show_attend_tell.runtime.errors import RunError
+from show_attend_tell.runtime.errors import RunError, plural
 from show_attend_tell.runtime.untrusted import reading
 from show_attend_tell.training.distillation import make_distillation
-from show_attend_tell.training.divergence import CaptionMonitor
+from show_attend_tell.training.divergence import CaptionMonitor, fault_of_metric
 from show_attend_tell.training.initial_model import copy_weights, extend_vocabulary
 from show_attend_tell.training.loop import Summary, Task, Trainer
 from show_attend_tell.training.maximum_likelihood import Likelihood
 from show_attend_tell.training.self_critical import SelfCritical
 from show_attend_tell.training.tensorboard_log import TrainingLog
 from show_attend_tell.training.workers import ALONE, Workers
+
+logger = logging.getLogger(__name__)
 
 
 def train(
@@ -115,9 +118,12 @@ class CaptionTask(Task):
         super().__init__(experiment)
         self.starts_trained = bool(self.settings.init_from)
         reader = stack.enter_context(open_features(experiment, work))
-        self.reader, self._watch = reader, CaptionMonitor()
+        self.reader = reader
         data, self.validation = load_splits(experiment, work, ("train", "val"), reader)
         self.data, readers = data, [reader]
+        self._watch = CaptionMonitor(self.validation.captions)
+        if fault := fault_of_metric(self.metric, self.validation.captions):
+            logger.warning("%s", fault)
         if experiment.encoder.mirror:
             mirror = open_mirror(experiment, work, reader, data)
             stack.callback(mirror.close)
@@ -214,6 +220,15 @@ class CaptionTask(Task):
         attention = scores if self.experiment.model.attends else {}
         self._watch(step, captions.values(), attention)
         return scores
+
+    def check_result(self, best_step: int, steps: int) -> None:
+        """Log a warning if the saved model's captions are mostly the same."""
+        if fault := self._watch.repetitions.get(best_step):
+            logger.warning(
+                "the saved model, of update %d: %s; it has learnt hardly anything of "
+                "the photos in %s: train on more photos or for more training.epochs",
+                *(best_step, fault, plural(steps, "update")),
+            )
 
     def show(self, log: TrainingLog, model: Captioner, step: int) -> None:
         """Log captions and attention of a few validation photos, and word vectors."""

@@ -87,6 +87,17 @@ def test_resume_with_changed_settings_names_each_in_one_line(tmp_path):
     assert f"model.dropout was {old.model.dropout}" in message
 
 
+def test_resume_takes_more_epochs_and_refuses_fewer(tmp_path):
+    folder = begin(tmp_path, CHECKPOINT)
+    assert open_tiny(tmp_path, resume=True, training={"epochs": 9}) == folder
+    assert read_experiment_file(folder / SETTINGS) == experiment()
+    message = message_of(tmp_path, True, training={"epochs": 2})
+    assert "other settings (training.epochs was 3)" in message
+    changes = {"epochs": 9, "batch_size": 4}
+    message = message_of(tmp_path, True, training=changes)
+    assert "other settings (training.batch_size was 8)" in message
+
+
 def test_json_is_written_whole_and_as_text(tmp_path):
     path = tmp_path / "scores.json"
     write_json(path, {"name": "été", "BLEU-4": 21.0})

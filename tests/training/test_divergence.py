@@ -23,6 +23,7 @@ from show_attend_tell.training.divergence import (
     LASTING,
     CaptionMonitor,
     LossMonitor,
+    fault_of_metric,
 )
 from show_attend_tell.training.train import CaptionTask
 
@@ -91,9 +92,10 @@ def test_a_resumed_monitor_compares_with_the_first_loss_of_the_run():
 @pytest.mark.parametrize(
     ("captions", "attention", "warned"),
     [
-        ([["a", "dog"]] * 3, (0.3, 0.5), "all 3 captions .* are equal, 'a dog'"),
-        ([[]] * 3, (), "all 3 captions .* are empty"),
-        ([[]], (), "all 1 captions .* are empty"),
+        ([["a", "dog"]] * 3, (0.3, 0.5), "update 3: 3 of 3 captions are 'a dog'"),
+        ([["a", "dog"]] * 2 + [["cat"]], (), "update 3: 2 of 3 captions are 'a dog'"),
+        ([[]] * 3, (), "all 3 captions are empty"),
+        ([[]], (), "all 1 captions are empty"),
         ([["a"], ["a", "dog"]], (0.3, 0.5), None),
         ([["a"], []], (), None),
         ([["a"]], (), None),
@@ -113,6 +115,75 @@ def test_each_fault_of_validation_captions_is_one_warning(
     if warned:
         assert caplog.records[0].levelname == "WARNING"
         assert re.search(warned, messages[0])
+
+
+def test_captions_that_people_repeat_too_are_no_fault(caplog):
+    references = [[["a", "dog"]], [["a", "dog"]], [["a", "dog"], ["a", "cat"]], [["x"]]]
+    watch = CaptionMonitor(references)
+    watch(3, [["a", "dog"]] * 4, {})
+    assert not watch.repetitions
+    assert not caplog.records
+    watch = CaptionMonitor([[[str(k)]] for k in range(4)])
+    watch(3, [["a", "dog"]] * 4, {})
+    assert watch.repetitions == {3: "4 of 4 captions are 'a dog'"}
+
+
+def test_a_training_that_ends_in_equal_captions_says_so(
+    work, tmp_path, monkeypatch, quick, caplog
+):
+    said = {}
+
+    def validate(model, reader, split, decoding):
+        captions = {photo.id: said.get(photo.id, ["a", "a"]) for photo in split.photos}
+        return {"BLEU-4": 1.0, "CIDEr": 1.0}, captions
+
+    monkeypatch.setattr(train, "validate", validate)
+    go(work, tmp_path, training={"epochs": 1})
+    last = caplog.records[-1].getMessage()
+    assert "the saved model, of update 3: 4 of 4 captions are 'a a'" in last
+    assert "in 3 updates: train on more photos or for more training.epochs" in last
+    caplog.clear()
+    said |= {f"photo-{k}": [str(k)] for k in range(16)}
+    go(work, tmp_path, overwrite=True, training={"epochs": 1})
+    assert "the saved model" not in caplog.text
+
+
+ONE = [[["a", "red", "square", "runs"], ["red"]]]
+LONG, SHORT = ONE * 5, [[["red", "square"]]] * 5
+
+
+@pytest.mark.parametrize(
+    ("metric", "references", "fault"),
+    [
+        ("CIDEr", LONG, ""),
+        ("BLEU-4", LONG, ""),
+        ("BLEU-4", ONE, ""),
+        ("CIDEr", SHORT, ""),
+        ("BLEU-4", LONG + SHORT, ""),
+        ("CIDEr", ONE, "CIDEr of a single .* 0 .*add .* --set training.metric=BLEU-4$"),
+        ("CIDEr", SHORT[:1], "CIDEr of a single validation photo .* add validation ph"),
+        ("BLEU-4", SHORT, "5 of 5 validation photos .* --set training.metric=CIDEr$"),
+        (
+            "BLEU-4",
+            LONG[:4] + SHORT,
+            "5 of 9 validation photos have no cap",
+        ),
+        ("BLEU-4", SHORT[:1], "add validation photos and pass --set training.metric=C"),
+    ],
+)
+def test_a_metric_that_cannot_select_a_model_names_the_other(metric, references, fault):
+    found = fault_of_metric(metric, references)
+    assert bool(found) == bool(fault)
+    assert re.search(fault, found)
+
+
+def test_an_unfit_metric_is_a_warning_before_training(work, tmp_path, quick, caplog):
+    go(work, tmp_path, training={"epochs": 1})  # captions of three words, BLEU-4
+    warnings = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+    assert warnings[0].startswith("BLEU-4 counts sequences of four words, and 4 of 4")
+    caplog.clear()
+    go(work, tmp_path, name="other", training={"epochs": 1, "metric": "CIDEr"})
+    assert "counts sequences" not in caplog.text
 
 
 def test_a_training_watches_the_attention_of_its_validations(monkeypatch, caplog):

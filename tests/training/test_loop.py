@@ -23,6 +23,8 @@ class Counting:
     starts_trained = start_counts = False
     digest, graphs, steps = "", 1, STEPS
     monitored = {"words": 10, "key": "nats"}
+    data_digests = {}
+    check_result = mock.Mock()
 
     def __init__(self, scores, **changes):
         self.settings = OptimiserSettings(**{"epochs": len(scores), **changes})
@@ -102,6 +104,21 @@ def test_training_stops_when_patience_ends_and_stays_stopped(tmp_path):
     again = run(tmp_path / "x", scores, resume=True, patience=2)
     assert (again.best, again.steps) == (-4.0, 5 * STEPS)
     assert again.stopped == summary.stopped
+
+
+def test_more_epochs_extend_a_run_that_is_finished_or_has_stopped(tmp_path):
+    run(tmp_path / "x", [-5.0, -4.0])
+    longer = run(tmp_path / "x", [-3.0, -6.0], resume=True, epochs=4)
+    assert (longer.best, longer.best_step, longer.steps) == (-3.0, 6, 4 * STEPS)
+    assert longer.stopped == "all epochs done"
+    stopped = run(tmp_path / "y", [-5.0, -6.0, -7.0], epochs=9, patience=2)
+    assert stopped.steps == 3 * STEPS
+    assert stopped.stopped
+    again = run(tmp_path / "y", [-1.0], resume=True, epochs=9, patience=2)
+    assert (again.steps, again.stopped) == (stopped.steps, stopped.stopped)
+    rest = [-4.0, -6.0, -7.0]  # patience begins anew
+    longer = run(tmp_path / "y", rest, resume=True, epochs=10, patience=2)
+    assert (longer.best, longer.steps) == (-4.0, 6 * STEPS)
 
 
 def test_the_saved_model_has_the_averaged_weights_of_its_validation(tmp_path):

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from tiny_run import experiment
 
-from show_attend_tell.training.optimizer import learning_rate, make_optimizer
+from show_attend_tell.training.optimizer import bounded, learning_rate, make_optimizer
 
 START = [np.array([1.0, -2.0]), np.array([[0.5], [4.0]])]
 GRADIENTS = [[[3.0, 0.0], [[0.0], [4.0]]], [[1.0, -2.0], [[2.0], [0.5]]]]
@@ -132,6 +132,27 @@ def test_rates_warm_up_and_fall_along_the_cosine(changes, steps, expected):
     rate = learning_rate(settings(**changes), 100)
     found = [float(rate(step)) if callable(rate) else rate for step in steps]
     np.testing.assert_allclose(found, expected, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("total", "changes", "warmup", "decay"),
+    [
+        (2814, {}, 200, 0.993),
+        (64, {}, 12, 0.9219),
+        (4, {}, 0, 0.01),
+        (64, {"init_from": "another"}, 12, 0.993),
+        (64, {"average_decay": 0.0}, 12, 0.0),
+        (64, {"average_decay": 0.5, "warmup_steps": 0}, 0, 0.5),
+    ],
+)
+def test_a_short_training_bounds_warmup_and_average(
+    total, changes, warmup, decay, caplog
+):
+    chosen = settings(**{"warmup_steps": 200, "average_decay": 0.993, **changes})
+    with caplog.at_level("INFO", logger="show_attend_tell"):
+        found = bounded(chosen, total)
+    assert (found.warmup_steps, found.average_decay) == (warmup, decay)
+    assert (found == chosen) == (not caplog.records)
 
 
 def test_a_gradient_of_slices_is_compiled_as_a_tensor():

@@ -27,7 +27,7 @@ from tiny_training import (
     skip_graphs,
 )
 
-from show_attend_tell.config.runs import CHECKPOINT, MODEL, lock_run
+from show_attend_tell.config.runs import CHECKPOINT, MODEL, SETTINGS, lock_run
 from show_attend_tell.config.settings import read_experiment_file
 from show_attend_tell.data import manifest
 from show_attend_tell.data.features import FeatureReader
@@ -191,6 +191,19 @@ def test_an_interrupted_validation_of_the_start_model_is_done_on_resuming(
     assert_same_run(*folders, name="further")
 
 
+def test_more_epochs_extend_a_finished_run_and_its_settings(
+    work, whole, tmp_path, quick
+):
+    shutil.copytree(whole / "tiny", tmp_path / "tiny")
+    longer = {**AVERAGED, "epochs": 5}
+    assert go(work, tmp_path, resume=True, training=longer).steps == 5 * STEPS
+    settings = read_experiment_file(tmp_path / "tiny" / SETTINGS)
+    assert settings.training.epochs == 5
+    assert go(work, tmp_path, resume=True, training=longer).steps == 5 * STEPS
+    message = refused_resumption(work, tmp_path)
+    assert "training.epochs was 5" in message
+
+
 def refused_resumption(work, folder):
     return refusal(RunError, go, work, folder, resume=True, training=AVERAGED)
 
@@ -299,7 +312,12 @@ def test_a_run_of_version_0_1_is_resumed(tmp_path, monkeypatch, quick, name):
         summary = training.train(settings, *places, resume=True, progress=False)
         assert (summary.steps, summary.best_step) == (600, 450)
     arrays, now = read_checkpoint(tmp_path, name)
-    later = {"first_loss", "vocabulary"}  # fields that version 0.1 did not have
+    later = {
+        "first_loss",
+        "vocabulary",
+        "data",
+        "epochs",
+    }  # fields that version 0.1 did not have
     assert {key: now[key] for key in now.keys() - later} == position
     assert arrays.keys() == before.keys()
     assert {key: a.shape for key, a in arrays.items()} == {

@@ -19,6 +19,7 @@ import numpy as np
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import ModelFileError
 from show_attend_tell.runtime.files import atomic_path
+from show_attend_tell.runtime.keras_archive import add_member, save_keras
 from show_attend_tell.runtime.untrusted import SCALE, quantise
 
 # MD5 of the files that Keras downloads: `file_hash` in keras.applications.
@@ -72,7 +73,7 @@ def save_half(
 
     with tempfile.TemporaryDirectory() as folder, atomic_path(target) as temporary:
         full = Path(folder) / "full.keras"
-        model.save(full)
+        save_keras(model, full)
         with (
             zipfile.ZipFile(full) as old,
             zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as new,
@@ -81,7 +82,7 @@ def save_half(
                 content = old.read(name)
                 if name == "model.weights.h5":
                     content = _smaller(content, source, eight_bit)
-                new.writestr(name, content)
+                add_member(new, name, content, zipfile.ZIP_DEFLATED)
     return Path(target).stat().st_size
 
 
