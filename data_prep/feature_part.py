@@ -34,7 +34,7 @@ import numpy as np
 
 from show_attend_tell.data.features import index_digest
 from show_attend_tell.runtime.errors import FeatureError
-from show_attend_tell.runtime.files import durable_path
+from show_attend_tell.runtime.files import durable_path, fault_of_locks
 from show_attend_tell.runtime.untrusted import reading
 
 COMPRESSION = hdf5plugin.Blosc(
@@ -103,7 +103,7 @@ class Part(NamedTuple):
         """
         with (
             reading(self.file, FeatureError, "delete it and run the command again"),
-            h5py.File(self.file, "r") as file,
+            h5py.File(self.file, "r", locking=False) as file,
         ):
             yield file
 
@@ -130,6 +130,8 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        if of_locks := fault_of_locks(path, error):
+            raise FeatureError(f"{path}: {of_locks}") from None
         raise FeatureError(
             f"{path}: cannot be written: {error.strerror or error}; free disk space or "
             "choose another folder, and run the command again, without --overwrite, to "

@@ -241,7 +241,7 @@ class FeatureWriter:
         checksums = [checksum for _, column in columns for checksum in column]
         with writing(self.path), durable_path(self.path) as temporary:
             self._reserve(temporary, problems)
-            with h5py.File(temporary, "w", libver=LIBVER) as file:
+            with h5py.File(temporary, "w", libver=LIBVER, locking=False) as file:
                 self._write_all(file, problems, checksums)
         self._delete_parts()
 

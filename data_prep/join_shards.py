@@ -54,7 +54,7 @@ def join_shards(folder: Path) -> Path:
         raise FeatureError(f"{folder}: incomplete, without {INDEX}; {_REMEDY}")
     with reading(folder, FeatureError, _REMEDY):
         header = parse_json(read_text_bytes(folder / HEADER))
-        with h5py.File(folder / INDEX, "r") as index:
+        with h5py.File(folder / INDEX, "r", locking=False) as index:
             image_ids = index["image_ids"].asstr()[:].tolist()
         writer = FeatureWriter(path, header["identity"], image_ids, header["mirrored"])
         writer.part_rows = int(header["part"])

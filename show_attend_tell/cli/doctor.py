@@ -22,7 +22,7 @@ def doctor() -> None:
     """Check this machine and installation; exit with 1 on problems."""
     checks: list[Callable[[], Iterable[plugins.Finding]]] = [_check_packages]
     if find_spec("tensorflow") is not None:  # not the plain install
-        checks += [_check_java, _check_tensorflow]
+        checks += [_check_java, _check_keras_file, _check_tensorflow]
     checks.append(_check_plugins)
     problems = 0
     for check in checks:
@@ -59,6 +59,23 @@ def _check_java() -> Iterator[plugins.Finding]:
     except JavaError as error:
         lost = "METEOR, SPICE and the PTB tokenizer are not available; other scores are"
         yield "note", f"{error}: {lost}"
+
+
+def _check_keras_file() -> Iterator[plugins.Finding]:
+    from show_attend_tell.runtime.errors import one_line
+    from show_attend_tell.runtime.tensorflow_startup import (
+        ignored_keras_settings,
+        keras_file,
+    )
+
+    try:
+        ignored = ignored_keras_settings()
+    except (OSError, ValueError) as error:
+        yield "note", f"{keras_file()}: cannot be read: {one_line(error)}"
+        return
+    if ignored:
+        values = ", ".join(f"{name} = {value!r}" for name, value in ignored.items())
+        yield "note", f"{keras_file()}: {one_line(values)}: ignored by this program"
 
 
 def _check_tensorflow() -> Iterator[plugins.Finding]:

@@ -312,7 +312,7 @@ def _open(path: Path) -> h5py.File:
     absent = "feature file; run `prepare`, then `features`"
     with reading(path, FeatureError, _REMEDY, absent):
         require_regular(path)
-        return h5py.File(path, "r")
+        return h5py.File(path, "r", locking=False)
 
 
 def _as_text(value: str | bytes) -> str:

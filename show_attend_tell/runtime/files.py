@@ -11,13 +11,20 @@ import io
 import os
 import shutil
 import stat
+import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import filelock
 
+if sys.platform != "win32":
+    import fcntl
+
 LONGEST_NAME = 255  # bytes of a name, on most file systems
+# Errors of taking a lock: the file system has none; another process holds it.
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP)
+_BLOCKED = (errno.EAGAIN, errno.EACCES, errno.EWOULDBLOCK)
 TEMPORARY = ".writing-"  # begins the names of temporary files
 
 
@@ -169,6 +176,41 @@ def _ownership(path: Path) -> tuple[object, ...]:
     return found.st_uid, found.st_gid, found.st_mode, attributes
 
 
+def fault_of_locks(path: object, error: BaseException) -> str | None:
+    """Return the fault and the remedy if an error is about locks, otherwise None.
+
+    HDF5 locks the files that it opens. NFS without its lock service, and some mounts of
+    Lustre and GPFS, have no locks.
+
+    Args:
+        path: the file that was read or written.
+        error: what was raised.
+    """
+    text = str(error)
+    code = getattr(error, "errno", None)
+    if code in _NO_LOCKS and ("lock" in text.lower() or code == errno.ENOLCK):
+        return (
+            f"this file system has no file locks ({os.strerror(code)}); copy the files "
+            "to a local disk, or set HDF5_USE_FILE_LOCKING=FALSE"
+        )
+    blocked = code in _BLOCKED and "lock" in text.lower()
+    if blocked or "already open for write" in text or _is_locked_elsewhere(path):
+        return "another process has this file open for writing; wait for its end"
+    return None
+
+
+def _is_locked_elsewhere(path: object) -> bool:
+    """Return whether a process that writes a file has locked it, as HDF5 does."""
+    if sys.platform == "win32" or not os.path.isfile(str(path)):
+        return False
+    try:
+        with open(str(path), "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno in _BLOCKED
+    return False
+
+
 @contextlib.contextmanager
 def locked(path: str | Path, taken: Exception, seconds: float = 0) -> Iterator[None]:
     """Hold a lock among processes, and remove the lock file at the end.
@@ -181,6 +223,7 @@ def locked(path: str | Path, taken: Exception, seconds: float = 0) -> Iterator[N
         seconds: how long to wait for it.
 
     Raises:
+        ShowAttendTellError: of the class of `taken`, the file system has no locks.
         OSError: the lock file cannot be written; its ``filename`` is the folder.
     """
     path = _short(Path(path))
@@ -191,6 +234,13 @@ def locked(path: str | Path, taken: Exception, seconds: float = 0) -> Iterator[N
     except filelock.Timeout:
         raise taken from None
     except OSError as error:
+        if error.errno in _NO_LOCKS:
+            raise type(taken)(
+                f"{path.parent}: this file system has no file locks "
+                f"({os.strerror(error.errno)}), without which two processes could "
+                "write the same file; choose a folder on a local disk, or mount this "
+                "one with locks"
+            ) from None
         error.filename = str(path.parent)
         raise
     try:

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from show_attend_tell.runtime.errors import ShowAttendTellError, one_line
+from show_attend_tell.runtime.files import fault_of_locks
 
 MAX_TEXT_BYTES = 500_000_000  # of a text file; the largest of COCO has 144 MB
 SCALE = "_scale"  # ending of the name of a matrix' scales
@@ -66,6 +67,8 @@ def reading(
         message = f"cannot be read ({one_line(fault)}); {remedy}"
         if absent and isinstance(fault, FileNotFoundError):
             message = f"no such {absent}"
+        elif of_locks := fault_of_locks(path, fault):
+            message = of_locks
         raise error(f"{path}: {message}") from None
 
 

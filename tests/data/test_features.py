@@ -1,5 +1,6 @@
 """The layout of feature files, and files that a reader refuses."""
 
+import fcntl
 import json
 from concurrent.futures import ThreadPoolExecutor
 
@@ -93,6 +94,23 @@ def test_absent_and_truncated_files_are_refused(path, tmp_path):
         FeatureReader(tmp_path / "absent.h5")
     path.write_bytes(path.read_bytes()[:5000])
     with pytest.raises(FeatureError, match="cannot be read"):
+        FeatureReader(path)
+
+
+def test_features_are_read_while_another_process_locks_the_file(path):
+    with path.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with FeatureReader(path) as reader:
+            assert len(reader.read([0])) == 1
+
+
+def test_a_file_that_another_process_writes_is_named_as_such(path):
+    path.write_bytes(path.read_bytes()[:1000])
+    with path.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with refused(FeatureError, "another process has this file open for writing"):
+            FeatureReader(path)
+    with refused(FeatureError, "cannot be read .* extract the features again"):
         FeatureReader(path)
 
 

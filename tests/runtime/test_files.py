@@ -2,15 +2,24 @@
 
 import contextlib
 import errno
+import fcntl
 import multiprocessing
 import os
 import threading
 
 import pytest
 from full_disk import files_of_at_most
+from refusals import refused
 
 from show_attend_tell.runtime import files
-from show_attend_tell.runtime.files import atomic_path, atomic_write, locked, rewrite
+from show_attend_tell.runtime.errors import RunError
+from show_attend_tell.runtime.files import (
+    atomic_path,
+    atomic_write,
+    fault_of_locks,
+    locked,
+    rewrite,
+)
 
 
 @pytest.mark.parametrize(
@@ -156,6 +165,38 @@ def test_a_folder_that_is_a_file_is_named_in_the_error(tmp_path, use):
     with pytest.raises(OSError, match="exists|Not a directory") as caught:
         use(tmp_path / "file" / "inner")
     assert caught.value.filename == str(tmp_path / "file")
+
+
+@pytest.mark.parametrize("code", [errno.ENOLCK, errno.EOPNOTSUPP])
+def test_a_file_system_without_locks_is_named_and_nothing_written(
+    tmp_path, monkeypatch, code
+):
+    def flock(file, operation):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    taken, written = RunError("taken"), []
+    with refused(RunError, "has no file locks .* choose a folder on a local disk"):
+        with locked(tmp_path / "x.lock", taken):
+            written.append(1)
+    assert not written
+
+
+def test_faults_of_locks_are_told_from_others(tmp_path):
+    path = tmp_path / "x.h5"
+    path.write_bytes(b"not HDF5")
+    no_locks = OSError(errno.ENOLCK, "unable to lock file")
+    assert "no file locks" in fault_of_locks(path, no_locks)
+    busy = BlockingIOError(errno.EAGAIN, "unable to lock file, errno = 11")
+    assert "another process has this file open" in fault_of_locks(path, busy)
+    assert fault_of_locks(path, OSError(errno.ENOSPC, "disk full")) is None
+    assert fault_of_locks(path, PermissionError(errno.EACCES, "denied")) is None
+    assert fault_of_locks("no file", ValueError("damaged")) is None
+    with path.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # as HDF5 does while it writes
+        fault = fault_of_locks(path, OSError("truncated"))
+    assert "another process has this file open" in fault
+    assert fault_of_locks(path, OSError("truncated")) is None
 
 
 def test_locks_of_the_longest_names_are_taken(tmp_path):

@@ -29,6 +29,7 @@ from show_attend_tell.models.encoder import scene_net
 from show_attend_tell.models.encoder.winograd import with_fast_convolutions
 from show_attend_tell.reference.encoder import packaged_weights
 from show_attend_tell.runtime.errors import EncoderError, nearest, one_line
+from show_attend_tell.runtime.files import fault_of_locks
 from show_attend_tell.runtime.hdf5_objects import require_own_data
 from show_attend_tell.runtime.machine import instruction_sets
 from show_attend_tell.runtime.untrusted import require_regular
@@ -261,13 +262,15 @@ def _build_application(settings: EncoderSettings) -> keras.Model:
 def _load_weights(network: keras.Model, file: str, name: str) -> None:
     try:
         require_regular(file)
-        with h5py.File(file, "r") as content:
+        with h5py.File(file, "r", locking=False) as content:
             require_own_data(content, network.count_params())
         with warnings.catch_warnings():
             # Every missing layer warns before the one error is raised.
             warnings.simplefilter("ignore", UserWarning)
             network.load_weights(file)
     except (ValueError, KeyError, OSError, TypeError, AttributeError) as error:
+        if of_locks := fault_of_locks(file, error):
+            raise EncoderError(f"{file}: {of_locks}") from None
         raise EncoderError(
             f"{file}: not weights of {name} without its classifier "
             f"({one_line(error)}); choose a file of this network"
