@@ -6,10 +6,12 @@
 #   make reproduce               the papers' claims; ROWS='scenes_soft scenes_mean' runs rows
 #
 # Variables: EXPERIMENT (a file in experiments/, without .toml), DATA (the folder of
-# photos and captions; not for scenes), PYTHON (3.11 or newer), ARGS (more options).
+# photos and captions; not for scenes), LIMIT (the first N photos of each split, in all
+# stages), PYTHON (3.11 or newer), ARGS (more options of the named targets).
 
 EXPERIMENT ?= scenes
 DATA ?=
+LIMIT ?=
 PYTHON ?=
 ARGS ?=
 ROWS ?=
@@ -20,9 +22,13 @@ BIN := .venv/bin/python
 INSTALLED := .venv/installed
 CLI := $(BIN) -m show_attend_tell
 NAMED := --experiment '$(EXPERIMENT)'
-# Run earlier stages first if their data are given; ARGS go to the named target only.
+# Run earlier stages first if their data are given. LIMIT goes to all stages, and ARGS to
+# the named ones; stages that they imply get --set and --limit, which all stages know.
 CHAIN := $(if $(DATA),yes,$(filter scenes,$(EXPERIMENT)))
-own_args = $(if $(filter $@,$(MAKECMDGOALS)),$(ARGS))
+WORDS := $(subst --limit ,--limit=,$(subst --set ,--set=,$(ARGS)))
+QUOTED := $(findstring ',$(ARGS))$(findstring ",$(ARGS))
+SHARED := $(if $(QUOTED),,$(filter --set=% --limit=%,$(WORDS)))
+own_args = $(if $(LIMIT),--limit '$(LIMIT)') $(if $(filter $@,$(MAKECMDGOALS)),$(ARGS),$(SHARED))
 # Cases without a target of their own; of these "make test" leaves the nightly ones out.
 GENERAL := not slow and not network and not gpu and not torture and not cluster
 QUICK := $(GENERAL) and not nightly
@@ -71,16 +77,16 @@ $(INSTALLED): setup.cfg setup.py pyproject.toml
 	touch $(INSTALLED)
 
 prepare: $(INSTALLED)
-	$(CLI) prepare $(NAMED) $(if $(DATA),--data '$(DATA)') $(own_args)
+	$(CLI) prepare $(NAMED) $(if $(DATA),--data '$(DATA)') $(filter-out --resume --overwrite,$(own_args))
 
 features: $(INSTALLED) $(if $(CHAIN),prepare)
-	$(CLI) features $(NAMED) $(own_args)
+	$(CLI) features $(NAMED) $(filter-out --resume,$(own_args))
 
 train: $(INSTALLED) $(if $(CHAIN),features)
 	$(CLI) train $(NAMED) $(own_args)
 
 eval: $(INSTALLED)
-	$(CLI) eval $(NAMED) $(own_args)
+	$(CLI) eval $(NAMED) $(filter-out --resume --overwrite,$(own_args))
 
 # make caption PHOTOS='one.jpg folder/'
 caption: $(INSTALLED)

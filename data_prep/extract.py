@@ -15,6 +15,7 @@ import numpy as np
 
 from data_prep.disk import format_bytes, free_bytes
 from data_prep.feature_writer import FeatureWriter
+from show_attend_tell.config.experiments import whole_folder
 from show_attend_tell.config.settings import Experiment
 from show_attend_tell.data import manifest
 from show_attend_tell.data.features import (
@@ -197,6 +198,8 @@ def _extract_file(
         else:
             rows = [row for number in writer.missing for row in writer.rows(number)]
             tried = {photos[row].id for row in rows}
+            _copy_from_whole(writer, photos)
+            rows = [row for number in writer.missing for row in writer.rows(number)]
             if rows:
                 _require_readable(writer.path, [photos[row] for row in rows])
             _logger.info(
@@ -206,7 +209,8 @@ def _extract_file(
                 format_bytes(dense_size),
                 format_bytes(free_bytes(writer.path.parent)),
             )
-            write_parts(encoder, writer, photos, progress)
+            if rows:
+                write_parts(encoder, writer, photos, progress)
             writer.finish()
         size = writer.path.stat().st_size
     seconds = time.perf_counter() - start
@@ -220,6 +224,26 @@ def _extract_file(
             dense_size=dense_size,
             unreadable=reader.problems,
         )
+
+
+def _copy_from_whole(writer: FeatureWriter, photos: list[Photo]) -> None:
+    """Write the missing parts whose photos the whole data set has features of."""
+    whole = whole_folder(writer.path.parent)
+    path = None if whole is None else whole / writer.path.name
+    if path is None or not path.is_file():
+        return
+    try:
+        reader = FeatureReader(path, writer.identity)
+    except FeatureError as error:  # of another encoder, or incomplete
+        _logger.info("the whole set is not used: %s", error)
+        return
+    with reader:
+        for number in list(writer.missing):
+            ids = [photos[row].id for row in writer.rows(number)]
+            if all(name in reader.rows for name in ids):
+                features = reader.read([reader.rows[name] for name in ids])
+                writer.part(number).write(features, [""] * len(ids))
+                writer.missing.remove(number)
 
 
 def _extract_unreadable(

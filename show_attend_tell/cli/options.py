@@ -128,8 +128,8 @@ limit_option = click.option(
     "--limit",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Use only the first N photos of each split, in a separate data folder and "
-    "run; pass the same N to prepare, features, train and eval.",
+    help="Use only the first N photos, or digits, of each split, in a separate data "
+    "folder and run; pass the same N to prepare, features, train and eval.",
 )
 
 attention_option = click.option(
@@ -261,7 +261,7 @@ def load_settings(
     if limit is not None:  # last, so that a part is never named like the whole
         settings = experiments.limit_experiment(settings, limit)
         click.echo(
-            f"limited to the first {plural(limit, 'photo')} of each split, in the "
+            f"limited to the first {plural(limit, 'item')} of each split, in the "
             f"order of the data set: data {settings.data.name}, run {settings.name}"
         )
     return settings

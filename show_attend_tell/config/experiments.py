@@ -1,6 +1,7 @@
 """Find an experiment by name or file, override settings and make variants."""
 
 import dataclasses
+import re
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
@@ -22,6 +23,7 @@ from show_attend_tell.runtime.errors import (
     quote,
 )
 
+_LIMITED = re.compile(r"(.+)-first-\d+")
 _PACKAGE = Path(__file__).resolve().parents[1]
 
 
@@ -92,18 +94,34 @@ def seed_variants(
 
 
 def limit_experiment(experiment: Experiment, limit: int) -> Experiment:
-    """Return the experiment with the first photos of each split only.
+    """Return the experiment with the first photos, or digits, of each split only.
 
     Its prepared folder and its run have the suffix ``-first-<limit>``, so that limited
-    features and models are never mistaken for complete ones.
+    features and models are never mistaken for complete ones. Photos and features are
+    taken from the whole set if it is prepared.
 
     Args:
         experiment: the settings.
         limit: number of photos of each split, in the order of the data set.
     """
     suffix = f"-first-{limit}"
-    data = dataclasses.replace(experiment.data, name=experiment.data.name + suffix)
+    changes: dict[str, object] = {"name": experiment.data.name + suffix}
+    # The number of training items that the data of a plug-in hold back, if they do.
+    held_back = getattr(experiment.data, "validation", None)
+    if held_back is not None:
+        changes["validation"] = min(held_back, limit)
+    data = dataclasses.replace(experiment.data, **changes)
     return dataclasses.replace(experiment, name=experiment.name + suffix, data=data)
+
+
+def whole_folder(folder: Path) -> Path | None:
+    """Return the prepared folder of the whole data set, None if this one is whole.
+
+    Args:
+        folder: the prepared folder of a data set, perhaps of a limited one.
+    """
+    found = _LIMITED.fullmatch(folder.name)
+    return folder.with_name(found[1]) if found else None
 
 
 def load_experiment(name: str, changes: Iterable[str] = ()) -> AnyExperiment:

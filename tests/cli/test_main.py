@@ -224,7 +224,7 @@ def tiny(received, monkeypatch):
 def test_a_limit_is_stated_and_gives_data_and_run_folders_of_their_own(run, tiny, verb):
     code, out, _ = run(verb, "--limit", "7", "--work", "w")
     assert code == 0
-    assert "first 7 photos of each split, in the order of the data set" in out
+    assert "first 7 items of each split, in the order of the data set" in out
     ((settings, *rest, _),) = tiny
     assert (settings.name, settings.data.name) == ("tiny-first-7", "made-up-first-7")
     assert (7 in rest) == (verb == "prepare")

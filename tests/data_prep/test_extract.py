@@ -1,5 +1,6 @@
 """Test extraction from the manifest to the feature file, with interruptions."""
 
+import dataclasses
 import logging
 import shutil
 from pathlib import Path
@@ -11,6 +12,7 @@ from tiny_pipeline import write_photos
 
 from data_prep.extract import BATCH, encode_photos, extract
 from data_prep.feature_writer import FeatureWriter
+from show_attend_tell.config.experiments import limit_experiment
 from show_attend_tell.config.settings import Experiment
 from show_attend_tell.data import manifest
 from show_attend_tell.data.features import FeatureReader
@@ -275,3 +277,30 @@ def test_features_that_are_a_folder_of_shards_are_not_extracted_again(tmp_path):
     ):
         run(tmp_path)
     assert not list((tmp_path / "tiny").glob("*.h5"))
+
+
+def test_a_limited_set_takes_its_features_from_the_whole_set(tmp_path, caplog):
+    photos = prepare(tmp_path)
+    whole = run(tmp_path)[0]
+    chosen = limit_experiment(experiment(), 3)
+    kept = [photo for photo in photos if photo.id in ("0.png", "1.png", "2.png")]
+    kept = [dataclasses.replace(p, path=tmp_path / "tiny" / p.path) for p in kept]
+    folder = tmp_path / "tiny-first-3"
+    manifest.write_manifest(folder / "manifest.jsonl", kept)
+    photos_away(tmp_path)  # not needed
+    (part,) = extract(chosen, tmp_path, progress=False)
+    assert (part.path.parent, part.extracted) == (folder, 3)
+    with FeatureReader(whole.path) as old, FeatureReader(part.path) as new:
+        assert new.image_ids == ["0.png", "1.png", "2.png"]
+        np.testing.assert_array_equal(new.read([0, 1, 2]), old.read([0, 1, 2]))
+
+
+def test_a_limited_set_of_another_encoder_is_extracted(tmp_path):
+    photos = prepare(tmp_path)
+    run(tmp_path)
+    chosen = limit_experiment(experiment(seed=7), 1)
+    kept = dataclasses.replace(photos[0], path=tmp_path / "tiny" / photos[0].path)
+    manifest.write_manifest(tmp_path / "tiny-first-1" / "manifest.jsonl", [kept])
+    (part,) = extract(chosen, tmp_path, progress=False)
+    with FeatureReader(part.path) as reader:
+        assert reader.attributes["identity"]["seed"] == 7

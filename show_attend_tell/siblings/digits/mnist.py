@@ -39,11 +39,30 @@ def prepare_mnist(preparation: Preparation) -> Prepared:
             f"{data}: data.validation must be less than the {counts['train']} training "
             f"digits. Received: {validation}; lower it"
         )
+    if preparation.limit is not None:
+        splits = _limited(splits, preparation.limit, validation)
+        counts = {split: len(digits.labels) for split, digits in splits.items()}
     write_digits(preparation.folder, splits)
     held_back = {"train": counts.pop("train") - validation, "val": validation}
     fact = "the validation digits are the last ones of the training files"
     digits = {split: {"digits": count} for split, count in (held_back | counts).items()}
     return Prepared(preparation.folder, digits, [fact])
+
+
+def _limited(
+    splits: dict[str, Digits], limit: int, validation: int
+) -> dict[str, Digits]:
+    """Return the first digits of each split; the validation digits stay the last."""
+    train = splits["train"]
+    first = range(min(limit, len(train.labels) - validation))
+    last = range(len(train.labels) - validation, len(train.labels))
+    chosen = {"train": [*first, *last]}
+    if "test" in splits:
+        chosen["test"] = [*range(min(limit, len(splits["test"].labels)))]
+    return {
+        split: Digits(splits[split].images[rows], splits[split].labels[rows])
+        for split, rows in chosen.items()
+    }
 
 
 def read_mnist(data: Path) -> dict[str, Digits]:

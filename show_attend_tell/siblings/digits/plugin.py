@@ -70,6 +70,10 @@ def _make_router(queue):
     return make_router(queue)
 
 
+_LIMIT = {
+    command: frozenset({"--limit"})
+    for command in ("prepare", "features", "train", "eval")
+}
 _CLASSIFICATION = Task(
     name="classify",
     described="that classifies digits",
@@ -79,6 +83,7 @@ _CLASSIFICATION = Task(
     evaluate=_evaluate_classifier,
     load_model=_load_classifier,
     models=frozenset({"RecurrentAttention", "PictureClassifier", "WindowClassifier"}),
+    accepts=_LIMIT,
 )
 _GENERATION = Task(
     name="generate",
@@ -90,6 +95,7 @@ _GENERATION = Task(
     load_model=_load_generator,
     models=frozenset({"Draw"}),
     commands=frozenset({"draw"}),
+    accepts=_LIMIT,
 )
 _TAB = Tab(
     name="digits",

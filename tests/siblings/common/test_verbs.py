@@ -55,7 +55,7 @@ def test_words_are_trained_and_evaluated_by_the_same_verbs(run, tmp_path):
     [
         ("eval", ["--beam", "3"], "needs an experiment with captions"),
         ("eval", ["--tokenizer", "ptb"], "needs an experiment with captions"),
-        ("train", ["--limit", "3"], "needs an experiment with captions"),
+        ("train", ["--limit", "3"], "no such file; run `prepare` first"),
         ("calibrate", [], "needs an experiment with captions. Received: tiny"),
         ("average", ["m.keras"], "needs an experiment with captions. Received: tiny"),
         ("train", ["--init-from", "shipped"], "with captions or that reads words"),

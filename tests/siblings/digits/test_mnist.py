@@ -10,6 +10,7 @@ from made_up_digits import digits, experiment, idx, write_idx
 from refusals import refusal
 
 from data_prep.prepare import prepare
+from show_attend_tell.config.experiments import limit_experiment
 from show_attend_tell.runtime.errors import DataError
 from show_attend_tell.siblings.digits.data import Digits, read_digits
 from show_attend_tell.siblings.digits.mnist import read_idx, read_mnist
@@ -48,6 +49,20 @@ def test_digits_are_prepared_with_counts_of_each_split(tmp_path):
     write_idx(tmp_path, "t10k", digits(12))
     assert "test: 12 digits" in prepare(experiment(), tmp_path, work).lines()
     assert len(read_digits(work / "made-up", "test", 1).images) == 12
+
+
+def test_a_limit_keeps_the_first_digits_of_each_split(tmp_path):
+    whole = digits(30)
+    write_idx(tmp_path, "train", whole)
+    write_idx(tmp_path, "t10k", digits(12))
+    chosen = limit_experiment(experiment(), 4)
+    assert (chosen.data.name, chosen.data.validation) == ("made-up-first-4", 4)
+    report = prepare(chosen, tmp_path, tmp_path / "work", limit=4)
+    assert report.lines()[:3] == ["train: 4 digits", "val: 4 digits", "test: 4 digits"]
+    folder = tmp_path / "work" / "made-up-first-4"
+    assert_same(read_digits(folder, "train", 4), Digits(*(x[:4] for x in whole)))
+    assert_same(read_digits(folder, "val", 4), Digits(*(x[-4:] for x in whole)))
+    assert len(read_digits(folder, "test", 4).labels) == 4
 
 
 error_of = functools.partial(refusal, DataError)
