@@ -28,6 +28,11 @@ from show_attend_tell.runtime.untrusted import (
 )
 
 PHOTOS = "photos"  # folder of unpacked photos, beside the manifest
+# Bits of an entry's flags, and the methods of compression that zipfile has.
+_ENCRYPTED, _UTF_8 = 1, 1 << 11
+_METHODS = (
+    *(zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA),
+)
 _DEPTH = 4  # levels of folders searched below the data folder
 # A bzip2 stream is damaged (no number), the name is too long, the offset is negative.
 _FAULTS_OF_ENTRIES = (None, errno.ENAMETOOLONG, errno.EINVAL)
@@ -48,9 +53,57 @@ class Packed(NamedTuple):
     member: zipfile.ZipInfo
 
 
+def entry_path(member: zipfile.ZipInfo) -> PurePosixPath:
+    """Return the path of an archive entry, as ``unzip`` understands it.
+
+    Some programs of Windows separate folders by a backslash. Some of macOS write UTF-8
+    without the flag that says so, which zipfile decodes as the old code page 437.
+    """
+    return PurePosixPath(_entry_name(member))
+
+
+def _entry_name(member: zipfile.ZipInfo) -> str:
+    name = member.filename.replace("\\", "/")
+    if name.isascii() or member.flag_bits & _UTF_8:
+        return name
+    try:
+        return name.encode("cp437").decode("utf-8")
+    except UnicodeError:
+        return name
+
+
+def _fault_of_entry(member: zipfile.ZipInfo) -> str:
+    """Return why no entry of this kind can be read, or an empty text.
+
+    Windows Explorer uses Deflate64 for files above 2 GB.
+    """
+    if member.flag_bits & _ENCRYPTED:
+        return "is encrypted"
+    if member.compress_type in _METHODS:
+        return ""
+    method = zipfile.compressor_names.get(member.compress_type, "unknown")
+    return f"uses {method.capitalize()} (method {member.compress_type})"
+
+
+def _unreadable(packed: Packed) -> DataError:
+    return DataError(
+        f"{packed.archive}: {printable(packed.member.filename)} "
+        f"{_fault_of_entry(packed.member)}, which cannot be read here; unpack the "
+        "archive yourself, for example with 7-Zip, and move it out of the folder"
+    )
+
+
+def _require_readable_archives(entries: Iterable[Packed]) -> None:
+    """Raise a DataError if no entry of an archive can be read; one may be damaged."""
+    for _, of_archive in itertools.groupby(entries, lambda packed: packed.archive):
+        first, *others = of_archive
+        if all(_fault_of_entry(packed.member) for packed in (first, *others)):
+            raise _unreadable(first)
+
+
 def is_safe(member: zipfile.ZipInfo) -> bool:
     """Return whether an archive entry is a plain file inside its folder."""
-    name = member.filename.replace("\\", "/")
+    name = _entry_name(member)
     outside = name.startswith("/") or ".." in name.split("/") or ":" in name
     link = stat.S_ISLNK(member.external_attr >> 16)
     return bool(name) and not (outside or link or "\0" in name)
@@ -133,7 +186,7 @@ class DataFolder:
                 self._texts.setdefault(path.name, path)
         for path in archives:  # later than all files, which are preferred
             for packed in self._members(path):
-                name = PurePosixPath(packed.member.filename).name
+                name = entry_path(packed.member).name
                 if not is_photo(name):
                     self._texts.setdefault(name, packed)
                 elif name in self._packed:
@@ -150,12 +203,14 @@ class DataFolder:
         ):
             members = archive.infolist()
         for member in members:
-            parts = PurePosixPath(member.filename).parts
+            name = _entry_name(member)
             if not is_safe(member):
                 self.problems.add(
                     Problem.UNSAFE_ENTRY, f"{path.name}: {member.filename!r}"
                 )
-            elif not member.is_dir() and not any(map(is_left_alone, parts)):
+            elif name.endswith("/") or any(map(is_left_alone, name.split("/"))):
+                continue
+            else:
                 yield Packed(path, member)
 
     def text_names(self, pattern: str) -> list[str]:
@@ -215,6 +270,7 @@ class DataFolder:
             for name, packed in self._packed.items()
             if name in names and sizes.get(name) != packed.member.file_size
         }
+        _require_readable_archives(missing.values())
         size = sum(packed.member.file_size for packed in missing.values())
         require_space(size, self._unpacked, "unpacked photos", DataError)
         if missing:
@@ -269,6 +325,8 @@ def read_text(place: Path | Packed) -> TextFile:
         DataError: the file is too large, cannot be read, or is not UTF-8.
     """
     packed = isinstance(place, Packed)
+    if packed and _fault_of_entry(place.member):
+        raise _unreadable(place)
     label = f"{place.archive}:{place.member.filename}" if packed else str(place)
     with reading(label, DataError, "convert it to UTF-8 text, or get it again"):
         if packed:

@@ -7,10 +7,11 @@ from pathlib import Path
 from data_prep.data_folder import DataFolder
 from data_prep.preparation import Preparation, Prepared, Problem, Problems
 from data_prep.scenes.scenes import write_scenes
+from show_attend_tell.config.experiments import whole_folder
 from show_attend_tell.config.settings import DataSettings
-from show_attend_tell.data.manifest import Photo, write_manifest
+from show_attend_tell.data.manifest import Photo, read_manifest, write_manifest
 from show_attend_tell.data.splits import read_photos, vocabulary_path
-from show_attend_tell.data.unicode_text import has_no_spaces, visible_text
+from show_attend_tell.data.unicode_text import has_no_spaces, in_one_form, visible_text
 from show_attend_tell.data.vocabulary import (
     SPECIAL,
     TOKENIZERS,
@@ -39,6 +40,8 @@ def prepare_photos(read: ReadSource, preparation: Preparation) -> Prepared:
         DataError: the data cannot be read, or have problems that are refused.
         VocabularyError: no word is frequent enough.
     """
+    if preparation.data is None and (photos := _photos_of_whole(preparation)):
+        return _write(preparation, preparation.limited(photos), Problems())
     data = DataFolder(preparation.require_data(), preparation.folder)
     photos = read(data)
     if not photos:
@@ -53,6 +56,14 @@ def prepare_photos(read: ReadSource, preparation: Preparation) -> Prepared:
     damaged = data.unpack(paths, preparation.progress)
     photos = [photo for photo in photos if photo.path not in damaged]
     return _write(preparation, photos, data.problems)
+
+
+def _photos_of_whole(preparation: Preparation) -> list[Photo]:
+    """Return the photos of the whole data set of a limited one, if it is prepared."""
+    whole = whole_folder(preparation.folder)
+    if whole is None or not (whole / MANIFEST).is_file():
+        return []
+    return read_manifest(whole / MANIFEST)
 
 
 def prepare_scenes(preparation: Preparation) -> Prepared:
@@ -140,6 +151,29 @@ def _notes_of_captions(texts: list[str], captions: list[list[str]]) -> list[str]
     return notes
 
 
+def _in_one_form(
+    captions: Captions, lists: Lists, places: Mapping[str, Path], twice: set[str]
+) -> tuple[Captions, Lists, dict[str, Path], set[str]]:
+    """Return the arguments with all names in NFC.
+
+    Files whose names differ only by their form keep them, and need exact names.
+    """
+    forms = Counter(map(in_one_form, places))
+
+    def form(name: str) -> str:
+        composed = in_one_form(name)
+        return name if forms[composed] > 1 else composed
+
+    texts: Captions = {}
+    for name, of_photo in captions.items():
+        texts.setdefault(form(name), []).extend(of_photo)
+    names = {
+        split: [*dict.fromkeys(map(form, photos))] for split, photos in lists.items()
+    }
+    paths = {form(name): path for name, path in places.items()}
+    return texts, names, paths, set(map(form, twice))
+
+
 def join_by_name(
     data: DataFolder,
     captions: Captions,
@@ -170,6 +204,9 @@ def join_by_name(
                 "archive there; add the photos (unpack .tar archives yourself) or "
                 "name another folder"
             )
+    captions, lists, places, found_twice = _in_one_form(
+        captions, lists, places, found_twice
+    )
     for split, names in lists.items():
         for name in names:
             if splits.setdefault(name, split) != split:

@@ -1,143 +1,183 @@
-"""Read the user's photos: a folder with ``captions.csv`` or ``captions.jsonl``.
+"""Read the user's photos: a folder with a table of captions, or a text beside each.
 
-Columns, or keys, are ``file`` (or ``path``), ``caption`` and optionally ``split``; a
-photo with several captions has several rows. File names are relative to the folder.
+The first of these that the folder has is read; names are relative to the folder, and a
+name without a folder may be that of any photo below it:
+
+* ``captions.csv``, ``captions.jsonl``, ``captions.txt`` (Kaggle's), ``metadata.csv`` or
+  ``metadata.jsonl`` (Hugging Face's, also in the folders ``train``, ``validation`` and
+  ``test``). Columns, or keys, are ``file`` (or ``path``, ``image``, ``file_name``),
+  ``caption`` (or ``text``) and optionally ``split``; a photo with several captions has
+  several rows, or a list of captions in JSON;
+* annotations of COCO's form, ``*.json`` with ``images`` and ``annotations``;
+* ``a.txt`` beside ``a.jpg``, a caption on each line.
 """
 
-import csv
-import hashlib
-import io
 import os
 import posixpath
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 
-from data_prep.data_folder import DataFolder, TextFile, read_text
+from data_prep.data_folder import DataFolder, read_text
 from data_prep.preparation import Problem
 from data_prep.sources.captions import Captions, Lists, join_by_name
+from data_prep.sources.published import (
+    is_coco,
+    parse_annotations,
+    read_annotations_file,
+)
+from data_prep.sources.tables import (
+    BY_HASH,
+    SPLITS,
+    Row,
+    lists_by_hash,
+    read_table,
+)
 from show_attend_tell.data.manifest import Photo
-from show_attend_tell.runtime.errors import DataError, quote
-from show_attend_tell.runtime.untrusted import is_encodable, parse_json
+from show_attend_tell.data.unicode_text import in_one_form
+from show_attend_tell.runtime.errors import DataError
 
 CSV, JSON_LINES = "captions.csv", "captions.jsonl"
-VALIDATION = TEST = 0.1  # shares of the photos if no row names a split
-_SPLITS = {name: name for name in ("train", "val", "test", "none")}
-_SPLITS |= {"training": "train", "dev": "val", "valid": "val", "validation": "val"}
-
-
-def split_by_hash(photo_id: str) -> str:
-    """Return a split that depends on the id only: a tenth each of val and test."""
-    digest = hashlib.sha256(f"0:{photo_id}".encode()).digest()
-    share = int.from_bytes(digest[:8], "big") / 2**64
-    if share < VALIDATION:
-        return "val"
-    return "test" if share < VALIDATION + TEST else "train"
+KAGGLE = "captions.txt"
+METADATA = ("metadata.csv", "metadata.jsonl")
+_SPLIT_IN_NAME = re.compile(f"(?<![a-z])({'|'.join(SPLITS)})(?![a-z])")
 
 
 def read_folder(data: DataFolder) -> list[Photo]:
-    """Read the user's photos; an id is the path relative to the folder.
-
-    Photos in archives are not read.
+    """Read the user's photos; an id is the name in the table.
 
     Raises:
-        DataError: the table of captions is absent, or it cannot be read.
+        DataError: there are no captions, or several tables, or one cannot be read.
     """
-    paths = [data.folder / CSV, data.folder / JSON_LINES]
-    if paths[0].is_file() == paths[1].is_file():
-        remedy = "neither; write one of them, or set `data.source` to another format"
-        if paths[0].is_file():
-            remedy = "both; keep one"
-        elif data.text_names("*.json"):
-            remedy = 'neither; for Karpathy\'s JSON set `data.source` to "karpathy"'
-        raise DataError(
-            f"{data.folder}: must contain either {CSV} or {JSON_LINES}. Received: "
-            f"{remedy}"
-        )
-    is_csv = paths[0].is_file()
-    file = read_text(paths[0] if is_csv else paths[1])
+    tables = _tables(data)
+    rows: Iterable[Row]
+    if tables:
+        rows = [row for path in tables for row in _rows_of_table(data, path)]
+    else:
+        rows = _rows_of_annotations(data) or _rows_of_texts(data)
+        if not rows:
+            raise _no_captions(data)
     captions: Captions = {}
     lists: Lists = {}
-    for number, values in _csv_rows(file) if is_csv else _json_rows(file):
-        try:
-            name, caption, split = _parse_row(values)
-        except (ValueError, TypeError, AttributeError, LookupError):
-            data.problems.add(Problem.MALFORMED_LINE, f"{file.label}:{number}")
-            continue
-        captions.setdefault(name, []).append(caption)
+    for name, texts, split in rows:
+        captions.setdefault(name, []).extend(texts)
         if split:
             lists.setdefault(split, []).append(name)
+    lists = {split: list(dict.fromkeys(names)) for split, names in lists.items()}
     unnamed = captions.keys() - {name for names in lists.values() for name in names}
     if not lists:
-        for name in captions:
-            lists.setdefault(split_by_hash(name), []).append(name)
-        data.problems.notes.append(
-            f"no row names a split: {1 - VALIDATION - TEST:.0%} of the photos train, "
-            f"{VALIDATION:.0%} validate, {TEST:.0%} test, by a hash of the id"
-        )
+        lists = lists_by_hash(captions)
+        data.problems.notes.append(BY_HASH)
     elif unnamed:
         note = f"photos that name no split, put in 'none': {len(unnamed)}"
         data.problems.notes.append(note)
-    places = {name: data.folder / name for name in captions}
+    places = _places(data, captions)
     for path in sorted(set(data.photo_files).difference(places.values())):
         name = path.relative_to(data.folder).as_posix()
         data.problems.add(Problem.NO_CAPTIONS, name)
-    # os.path returns False for a name that no file can have; Path.is_file raises.
-    places = {name: path for name, path in places.items() if os.path.isfile(path)}
     return join_by_name(data, captions, lists, places)
 
 
-def _csv_rows(file: TextFile) -> Iterator[tuple[int, dict | None]]:
-    """Yield the last line number and the values of each row, None if malformed."""
-    rows = csv.reader(io.StringIO(file.text, newline=""))
-    columns: list[str] = []
-    row: list[str] | None = []
-    while row is not None:
-        before = rows.line_num
-        try:
-            row = next(rows, None)
-        except csv.Error as error:
-            if columns and rows.line_num == before + 1:
-                yield rows.line_num, None
-                continue
-            raise DataError(  # an unclosed quote
-                f"{file.label}, line {rows.line_num}: not CSV: {error}; correct the "
-                "line"
-            ) from None
-        if not columns:
-            columns = row or []
-            if len({"file", "path"} & set(columns)) != 1 or "caption" not in columns:
-                raise DataError(
-                    f"{file.label}: the first line must name the columns `file` (or "
-                    "`path`), `caption` and optionally `split`, separated by commas. "
-                    f"Received: {quote(columns)}"
-                )
-        elif row:
-            fits = len(row) <= len(columns)
-            yield rows.line_num, dict(zip(columns, row, strict=False)) if fits else None
+def _places(data: DataFolder, names: Iterable[str]) -> dict[str, Path]:
+    """Return the file of each name that has one."""
+    relative = {
+        path.relative_to(data.folder).as_posix(): path for path in data.photo_files
+    }
+    forms = {in_one_form(name): path for name, path in relative.items()}
+    # Photos of any folder, also in archives, by their names alone.
+    anywhere = {
+        in_one_form(name): path
+        for name, path in data.photos.items()
+        if name not in data.found_twice
+    }
+    places = {}
+    for name in names:
+        path = data.folder / name
+        # os.path returns False for a name that no file can have; Path.is_file raises.
+        if os.path.isfile(path):
+            places[name] = path
+        elif found := forms.get(in_one_form(name)):
+            places[name] = found
+        elif found := anywhere.get(in_one_form(name)):
+            places[name] = found
+    return places
 
 
-def _json_rows(file: TextFile) -> Iterator[tuple[int, object]]:
-    """Yield the number and the value of each line, None if it is not JSON."""
-    for number, line in enumerate(file.text.split("\n"), start=1):
-        if line.strip():
-            try:
-                yield number, parse_json(line)
-            except ValueError:
-                yield number, None
-
-
-def _parse_row(values: dict) -> tuple[str, str, str | None]:
-    """Return file, caption and split of a row.
+def _tables(data: DataFolder) -> list[Path]:
+    """Return the table of captions, or those of the folders of splits.
 
     Raises:
-        ValueError, TypeError, AttributeError, LookupError: the row is malformed.
+        DataError: the folder has several tables.
     """
-    file = (values.get("file") or values["path"]).strip()
-    caption, split = values["caption"], values.get("split")
-    # An unclosed quote extends over the lines below it.
-    if not file or not is_encodable(file + caption) or "\n" in caption:
-        raise ValueError("malformed")
+    names = [CSV, JSON_LINES, KAGGLE, *METADATA]
+    present = [name for name in names if (data.folder / name).is_file()]
+    if len(present) > 1:
+        received = "both" if present == names[:2] else ", ".join(present)
+        raise DataError(f"{_must_have(data)} Received: {received}; keep one")
+    if present:
+        return [data.folder / present[0]]
+    folders = [data.folder / split for split in SPLITS]
+    return [
+        folder / name
+        for folder in folders
+        for name in METADATA
+        if (folder / name).is_file()
+    ]
+
+
+def _must_have(data: DataFolder) -> str:
     return (
-        posixpath.normpath(file),
-        caption,
-        _SPLITS[split.strip().lower()] if split else None,
+        f"{data.folder}: must contain either {CSV} or {JSON_LINES} (or {KAGGLE}, "
+        "metadata.jsonl, annotations of COCO, a .txt beside each photo)."
     )
+
+
+def _no_captions(data: DataFolder) -> DataError:
+    remedy = "neither; write one of them, or set `data.source` to another format"
+    if data.text_names("*.json"):
+        remedy = 'neither; for Karpathy\'s JSON set `data.source` to "karpathy"'
+    return DataError(f"{_must_have(data)} Received: {remedy}")
+
+
+def _rows_of_table(data: DataFolder, path: Path) -> Iterator[Row]:
+    """Yield the rows of a table; record malformed ones."""
+    for row in read_table(read_text(path), data, path.suffix == ".jsonl"):
+        if path.parent == data.folder:
+            yield row
+        else:
+            folder = path.parent.name
+            name = posixpath.normpath(f"{folder}/{row.name}")
+            yield Row(name, row.captions, row.split or SPLITS[folder])
+
+
+def _rows_of_annotations(data: DataFolder) -> list[Row]:
+    """Return the rows of all files of COCO's form; their names may name a split."""
+    rows = []
+    for name in data.text_names("*.json"):
+        content = parse_annotations(file := data.require_text(name))
+        if not is_coco(content):
+            continue
+        found = _SPLIT_IN_NAME.search(name.lower())
+        split = SPLITS[found[1]] if found else None
+        captions = read_annotations_file(file, content, data.problems)
+        rows += [Row(photo, texts, split) for photo, texts in captions.items()]
+    return rows
+
+
+def _rows_of_texts(data: DataFolder) -> list[Row]:
+    """Return a row for each photo with a text of its name beside it.
+
+    Photos in folders that are named like splits belong to them.
+    """
+    rows = []
+    for path in data.photo_files:
+        texts = (path.with_suffix(".txt"), path.with_name(f"{path.name}.txt"))
+        text = next(filter(os.path.isfile, texts), None)
+        if text is None:
+            continue
+        name = path.relative_to(data.folder)
+        lines = read_text(text).text.splitlines()
+        captions = [line.strip() for line in lines if line.strip()]
+        split = SPLITS.get(name.parts[0].lower()) if len(name.parts) > 1 else None
+        rows.append(Row(name.as_posix(), captions or [""], split))
+    return rows

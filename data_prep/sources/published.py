@@ -1,4 +1,4 @@
-"""Read Flickr8k, Flickr30k, COCO 2014 and any data set with Karpathy's JSON.
+"""Read Flickr8k, Flickr30k, COCO 2014 or 2017 and data sets with Karpathy's JSON.
 
 Hodosh, Young and Hockenmaier, "Framing Image Description as a Ranking Task", 2013;
 Young et al., "From image descriptions to visual denotations", 2014; Chen et al.,
@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from data_prep.data_folder import DataFolder, TextFile
 from data_prep.preparation import Problem, Problems
 from data_prep.sources.captions import Captions, Lists, join_by_name
+from data_prep.sources.tables import BY_HASH, lists_by_hash, read_table
 from show_attend_tell.data.manifest import Photo
 from show_attend_tell.runtime.errors import DataError
 from show_attend_tell.runtime.untrusted import is_encodable, parse_json, reading
@@ -27,9 +28,10 @@ FLICKR8K_LISTS = {
 FLICKR30K_TOKENS = ("results_20130124.token", "results.token", "results.csv")
 FLICKR30K_SPLITS = "dataset_flickr30k.json"
 COCO_ANNOTATIONS = {
-    "train": "captions_train2014.json",
-    "val": "captions_val2014.json",
+    year: {split: f"captions_{split}{year}.json" for split in ("train", "val")}
+    for year in (2014, 2017)
 }
+KAGGLE = "captions.txt"  # of Flickr8k, with the columns image and caption
 COCO_SPLITS = "dataset_coco.json"
 
 # "1000268201_693b08cb0e.jpg#0<tab>A child in a pink dress ..."
@@ -42,9 +44,14 @@ _HEADER = re.compile(r"image_name\s*\|\s*comment_number\s*\|\s*comment\s*")
 def read_flickr8k(data: DataFolder) -> list[Photo]:
     """Read Flickr8k; photos that no list names are in the split ``none``.
 
+    Kaggle's copy has ``captions.txt`` in place of the token file; the lists are used if
+    they are there.
+
     Raises:
         DataError: the token file, the training list or the photos are absent.
     """
+    if data.text(FLICKR8K_TOKENS) is None and (file := data.text(KAGGLE)):
+        return _read_kaggle(data, file)
     captions = _read_tokens(data.require_text(FLICKR8K_TOKENS), data.problems)
     data.require_text(FLICKR8K_LISTS["train"])
     lists = {}
@@ -54,6 +61,21 @@ def read_flickr8k(data: DataFolder) -> list[Photo]:
             data.problems.notes.append(f"no {name}: the split {split!r} is empty")
         else:
             lists[split] = _read_names(file, data.problems)
+    return join_by_name(data, captions, lists)
+
+
+def _read_kaggle(data: DataFolder, file: TextFile) -> list[Photo]:
+    """Read Kaggle's copy of Flickr8k."""
+    captions: Captions = {}
+    for row in read_table(file, data):
+        captions.setdefault(row.name, []).extend(row.captions)
+    texts = {split: data.text(name) for split, name in FLICKR8K_LISTS.items()}
+    if texts["train"] is None:
+        data.problems.notes.append(BY_HASH)
+        return join_by_name(data, captions, lists_by_hash(captions))
+    lists = {
+        split: _read_names(text, data.problems) for split, text in texts.items() if text
+    }
     return join_by_name(data, captions, lists)
 
 
@@ -75,18 +97,22 @@ def read_flickr30k(data: DataFolder) -> list[Photo]:
 
 
 def read_coco(data: DataFolder) -> list[Photo]:
-    """Read COCO 2014.
+    """Read COCO 2014 or 2017.
 
     Without ``dataset_coco.json`` the splits are COCO's: 82,783 training and 40,504
-    validation photos, no test photos.
+    validation photos in 2014, 118,287 and 5,000 in 2017, no test photos.
 
     Raises:
         DataError: annotations or photos are absent.
     """
     file = data.text(COCO_SPLITS)
-    annotated = any(map(data.text, COCO_ANNOTATIONS.values()))
+    year = 2014
+    if not any(map(data.text, COCO_ANNOTATIONS[2014].values())):
+        if any(map(data.text, COCO_ANNOTATIONS[2017].values())):
+            year = 2017
+    annotated = any(map(data.text, COCO_ANNOTATIONS[year].values()))
     if file is None or annotated:
-        captions, lists = _read_annotations(data)
+        captions, lists = _read_annotations(data, year)
     if file is None:
         note = f"no {COCO_SPLITS}: the splits are COCO's, without test"
         data.problems.notes.append(note)
@@ -160,7 +186,7 @@ def _read_karpathy(file: TextFile, problems: Problems) -> tuple[Captions, Lists]
     captions: Captions = {}
     lists: Lists = {}
     kinds = {"filename": str, "split": str, "sentences": list}
-    for row in _rows(file, _parse(file), "images", kinds, problems):
+    for row in _rows(file, parse_annotations(file), "images", kinds, problems):
         name, split = row["filename"], row["split"]
         if name in captions:
             problems.add(Problem.DUPLICATE_ID, f"{file.label}: {name}")
@@ -171,42 +197,72 @@ def _read_karpathy(file: TextFile, problems: Problems) -> tuple[Captions, Lists]
     return captions, lists
 
 
-def _read_annotations(data: DataFolder) -> tuple[Captions, Lists]:
+def _read_annotations(data: DataFolder, year: int) -> tuple[Captions, Lists]:
     """Read COCO's annotation files; return captions, possibly none, and lists."""
     captions: Captions = {}
     lists: Lists = {}
-    problems = data.problems
-    for split, file_name in COCO_ANNOTATIONS.items():
+    for split, file_name in COCO_ANNOTATIONS[year].items():
         file = data.require_text(file_name)
-        content = _parse(file)
-        names: dict[int, str] = {}
-        kinds = {"id": int, "file_name": str}
-        for row in _rows(file, content, "images", kinds, problems):
-            if row["id"] in names:
-                problems.add(Problem.DUPLICATE_ID, f"{file.label}: image {row['id']}")
-            names.setdefault(row["id"], row["file_name"])
-        texts: Captions = {name: [] for name in names.values()}
-        seen = set()
-        kinds = {"id": int, "image_id": int, "caption": str}
-        for row in _rows(file, content, "annotations", kinds, problems):
-            if row["id"] in seen:
-                problems.add(
-                    Problem.DUPLICATE_ID, f"{file.label}: annotation {row['id']}"
-                )
-            elif row["image_id"] not in names:
-                problems.add(
-                    Problem.MISSING_PHOTO, f"{file.label}: image {row['image_id']}"
-                )
-            else:
-                texts[names[row["image_id"]]].append(row["caption"])
-            seen.add(row["id"])
+        texts = read_annotations_file(file, parse_annotations(file), data.problems)
         for name in sorted(texts.keys() & captions.keys()):
-            problems.add(Problem.DUPLICATE_ID, name)
+            data.problems.add(Problem.DUPLICATE_ID, name)
         captions, lists[split] = {**texts, **captions}, list(texts)
     return captions, lists
 
 
-def _parse(file: TextFile) -> object:
+def read_annotations_file(
+    file: TextFile, content: object, problems: Problems
+) -> Captions:
+    """Return the captions, possibly none, of every photo in a file of COCO's form.
+
+    Args:
+        file: names the file in messages.
+        content: its JSON document.
+        problems: receives malformed rows, ids that occur twice and unknown photos.
+
+    Raises:
+        DataError: the document has another form.
+    """
+    names: dict[int, str] = {}
+    kinds = {"id": int, "file_name": str}
+    for row in _rows(file, content, "images", kinds, problems):
+        if row["id"] in names:
+            problems.add(Problem.DUPLICATE_ID, f"{file.label}: image {row['id']}")
+        names.setdefault(row["id"], row["file_name"])
+    texts: Captions = {name: [] for name in names.values()}
+    seen = set()
+    kinds = {"id": int, "image_id": int, "caption": str}
+    for row in _rows(file, content, "annotations", kinds, problems):
+        if row["id"] in seen:
+            problems.add(Problem.DUPLICATE_ID, f"{file.label}: annotation {row['id']}")
+        elif row["image_id"] not in names:
+            problems.add(
+                Problem.MISSING_PHOTO, f"{file.label}: image {row['image_id']}"
+            )
+        else:
+            texts[names[row["image_id"]]].append(row["caption"])
+        seen.add(row["id"])
+    return texts
+
+
+def is_coco(content: object) -> bool:
+    """Return whether a JSON document has the form of COCO's captions."""
+    if not isinstance(content, dict):
+        return False
+    annotations = content.get("annotations")
+    return (
+        isinstance(content.get("images"), list)
+        and isinstance(annotations, list)
+        and any(isinstance(row, dict) and "caption" in row for row in annotations)
+    )
+
+
+def parse_annotations(file: TextFile) -> object:
+    """Return the JSON document of a file.
+
+    Raises:
+        DataError: it is malformed.
+    """
     with reading(file.label, DataError, "download it again"):
         return parse_json(file.text)
 

@@ -91,3 +91,11 @@ def is_other_punctuation(character: str) -> bool:
 def has_no_spaces(text: str) -> bool:
     """Return whether a text has letters of a script that is written without spaces."""
     return _UNSPACED.search(text) is not None
+
+
+def in_one_form(name: str) -> str:
+    """Return a file's name in NFC, by which names in tables are compared.
+
+    macOS decomposes the names of files, and most editors write composed letters.
+    """
+    return name if name.isascii() else unicodedata.normalize("NFC", name)

@@ -20,6 +20,7 @@ from pydantic import (
     ValidationError,
 )
 
+from show_attend_tell.data.unicode_text import in_one_form
 from show_attend_tell.runtime.errors import ResultsFileError, quote
 from show_attend_tell.runtime.untrusted import parse_json, read_text_bytes, reading
 
@@ -67,7 +68,8 @@ def read_captions(
         for photo in photos
         if photo_ids is not None and (number := _COCO_FILE.fullmatch(photo))
     }
-    rows = [(names.get(photo, photo), caption) for photo, caption in rows]
+    names |= {in_one_form(photo): photo for photo in photos}
+    rows = [(names.get(in_one_form(photo), photo), caption) for photo, caption in rows]
     counts, captions = Counter(photo for photo, _ in rows), dict(rows)
     repeated = [photo for photo, count in counts.items() if count > 1]
     _require_none(path, repeated, "captioned more than once", "keep one caption each")

@@ -104,8 +104,6 @@ def evaluate(
     generator = load_generator(files, mirror, reranker)
     reranker = generator.reranker_file(decoding)
     identity = generator.encoder_identity
-    with runs.lock_results(folder):
-        pass  # refused now rather than after all captions
     with contextlib.ExitStack() as stack:
         reader = open_features(experiment, work, identity=identity)
         stack.enter_context(reader)
@@ -117,6 +115,8 @@ def evaluate(
         people = None
         if boxes is not None:
             people = read_boxes(boxes, [photo.id for photo in data.photos])
+        with runs.lock_results(folder):
+            pass  # refused now rather than after all captions
         started = time.monotonic()
         captions, log_probs, *measured, notes = _generate(
             generator, reader, data, decoding, people, progress

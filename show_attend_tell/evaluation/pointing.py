@@ -17,6 +17,7 @@ import numpy as np
 
 from show_attend_tell.data.manifest import Photo
 from show_attend_tell.data.preprocessing import Box, load_photo, seen_region
+from show_attend_tell.data.unicode_text import in_one_form
 from show_attend_tell.evaluation.metrics.bootstrap import Statistic, ratio_statistic
 from show_attend_tell.evaluation.metrics.reward import PEOPLE
 from show_attend_tell.runtime.errors import EvaluationError, PhotoError, quote
@@ -119,7 +120,7 @@ def read_boxes(path: str | Path, photo_ids: Collection[str]) -> dict[str, list[B
             row = parse_json(line)
         except ValueError:
             row = line
-        name = Path(row["file"]).name if _is_row(row) else None
+        name = in_one_form(Path(row["file"]).name) if _is_row(row) else None
         if name is None or name in boxes:
             raise EvaluationError(
                 f"{path}, line {number}: must have `file`, a name that no other line "
@@ -127,7 +128,7 @@ def read_boxes(path: str | Path, photo_ids: Collection[str]) -> dict[str, list[B
                 f"x0 < x1 and y0 < y1. Received: {quote(row)}"
             )
         boxes[name] = [tuple(map(float, box)) for box in row["people"]]
-    names = {photo: Path(photo).name for photo in photo_ids}
+    names = {photo: in_one_form(Path(photo).name) for photo in photo_ids}
     known = {photo: boxes[name] for photo, name in names.items() if name in boxes}
     if not known:
         raise EvaluationError(

@@ -188,12 +188,13 @@ def fault_of_locks(path: object, error: BaseException) -> str | None:
     """
     text = str(error)
     code = getattr(error, "errno", None)
-    if code in _NO_LOCKS and ("lock" in text.lower() or code == errno.ENOLCK):
+    of_lock = "lock file" in text  # as HDF5 says; a name may have "lock" too
+    if code == errno.ENOLCK or (code in _NO_LOCKS and of_lock):
         return (
             f"this file system has no file locks ({os.strerror(code)}); copy the files "
             "to a local disk, or set HDF5_USE_FILE_LOCKING=FALSE"
         )
-    blocked = code in _BLOCKED and "lock" in text.lower()
+    blocked = code in _BLOCKED and of_lock
     if blocked or "already open for write" in text or _is_locked_elsewhere(path):
         return "another process has this file open for writing; wait for its end"
     return None

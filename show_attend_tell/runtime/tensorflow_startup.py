@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from show_attend_tell.runtime.errors import BackendError, one_line
-from show_attend_tell.runtime.untrusted import parse_json, read_text_bytes
 
 _MOST_BYTES = 100_000  # of keras.json
 
@@ -161,6 +160,9 @@ def ignored_keras_settings() -> dict[str, object]:
     Raises:
         OSError, ValueError: the file cannot be read, or is not JSON.
     """
+    # Here, as the module imports NumPy, which `--help` does without.
+    from show_attend_tell.runtime.untrusted import parse_json, read_text_bytes
+
     file = keras_file()
     if not file.exists():
         return {}

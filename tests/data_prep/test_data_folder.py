@@ -45,6 +45,63 @@ def test_links_and_entries_that_point_outside_are_ignored(tmp_path, name, mode):
     assert data.problems.names(Problem.UNSAFE_ENTRY) == [f"photos.zip: {name!r}"]
 
 
+def test_folders_in_archives_may_be_separated_by_backslashes(tmp_path):
+    entries = {"Photos\\": b"", "Photos\\a.jpg": JPEG, "Photos\\sub\\b.txt": "text"}
+    entries |= {"__MACOSX\\a.jpg": b"junk", "@eaDir\\c.jpg": b"thumbnail"}
+    make_zip(tmp_path / "photos.zip", entries)
+    data = search(tmp_path)
+    assert data.photos == {"a.jpg": tmp_path / "work" / "photos" / "a.jpg"}
+    assert data.text("b.txt").text == "text"
+    assert data.unpack(data.photos.values()) == set()
+    assert data.photos["a.jpg"].read_bytes() == JPEG
+    assert len(data.problems) == 0
+
+
+def test_utf_8_names_without_the_flag_are_read_as_utf_8(tmp_path):
+    make_zip(tmp_path / "photos.zip", {"café.jpg": JPEG, "abc.jpg": JPEG})
+    content = (tmp_path / "photos.zip").read_bytes()
+    assert content.count(b"\x00\x08\x08\x00") == 2  # UTF-8 and deflate, of one entry
+    content = content.replace(b"\x00\x08\x08\x00", b"\x00\x00\x08\x00")
+    (tmp_path / "photos.zip").write_bytes(content)
+    data = search(tmp_path)
+    assert set(data.photos) == {"café.jpg", "abc.jpg"}
+    data.unpack(data.photos.values())
+    assert data.photos["café.jpg"].read_bytes() == JPEG
+
+
+def with_method(path, method, flag=0):
+    """Change the method and the flags of all entries, which were deflated."""
+    content = path.read_bytes()
+    old = (0).to_bytes(2, "little") + (8).to_bytes(2, "little")
+    new = flag.to_bytes(2, "little") + method.to_bytes(2, "little")
+    assert old in content
+    path.write_bytes(content.replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("method", "flag", "fault"),
+    [
+        (9, 0, r"uses Deflate64 \(method 9\)"),
+        (98, 0, r"uses Ppmd \(method 98\)"),
+        (77, 0, r"uses Unknown \(method 77\)"),
+        (8, 1, "is encrypted"),
+    ],
+)
+def test_an_archive_that_cannot_be_read_is_one_line_with_the_remedy(
+    tmp_path, method, flag, fault
+):
+    path = make_zip(tmp_path / "photos.zip", {"a.jpg": JPEG * 9, "b.txt": "text " * 9})
+    with_method(path, method, flag)
+    data = search(tmp_path)  # it may be of no use here
+    remedy = "which cannot be read here; unpack the archive yourself"
+    with refused(DataError, f"photos.zip: a.jpg {fault}, {remedy}"):
+        data.unpack(data.photos.values())
+    with refused(DataError, f"photos.zip: b.txt {fault}, {remedy}"):
+        data.text("b.txt")
+    assert not (tmp_path / "work").exists()
+    assert data.unpack([]) == set()
+
+
 def test_unpacked_photos_are_preferred_to_packed_ones(tmp_path):
     make_zip(tmp_path / "photos.zip", {"a.jpg": JPEG, "b.jpg": JPEG})
     make_file(tmp_path / "deep" / "er" / "a.jpg")

@@ -20,6 +20,7 @@ from refusals import refused
 from data_prep.preparation import Problems
 from data_prep.prepare import SOURCES, prepare
 from data_prep.scenes.scenes import SIDE
+from show_attend_tell.config.experiments import limit_experiment
 from show_attend_tell.config.settings import DataSettings
 from show_attend_tell.data import manifest
 from show_attend_tell.data.splits import vocabulary_path
@@ -96,6 +97,20 @@ def test_a_limit_keeps_the_first_photos_of_each_split(prepare_flickr8k, packed):
     assert {photo.split: photo.id for photo in photos} == firsts
     if packed:  # photos beyond the limit are not unpacked
         assert len(list((report.folder / "photos").iterdir())) == len(photos)
+
+
+def test_a_limited_set_without_a_data_folder_is_a_part_of_the_prepared_one(
+    prepare_flickr8k, tmp_path
+):
+    prepare_flickr8k(packed=True)
+    limited = limit_experiment(an_experiment("flickr8k"), 1)
+    report = prepare(limited, None, tmp_path / "work", limit=1)
+    assert photos_of(report) == {"test": 1, "train": 1, "val": 1, "none": 1}
+    photos = manifest.read_manifest(report.folder / "manifest.jsonl")
+    assert {photo.path.parent for photo in photos} == {tmp_path / "work/tiny/photos"}
+    other = limit_experiment(an_experiment("flickr8k", name="other"), 1)
+    with refused(DataError, "pass the folder with --data"):
+        prepare(other, None, tmp_path / "work", limit=1)
 
 
 def test_the_vocabulary_with_punctuation_is_a_file_of_its_own(

@@ -2,14 +2,17 @@
 
 import json
 import re
+import unicodedata
+from pathlib import Path
 
 import pytest
-from data_prep_files import make_csv, make_file
+from data_prep_files import coco_json, make_csv, make_file
 from refusals import refusal
 
 from data_prep.data_folder import DataFolder
 from data_prep.preparation import Problem
-from data_prep.sources.folder import read_folder, split_by_hash
+from data_prep.sources.folder import CSV, read_folder
+from data_prep.sources.tables import split_by_hash
 from show_attend_tell.runtime.errors import DataError
 
 ROWS = [
@@ -192,3 +195,129 @@ def test_a_first_line_without_the_columns_is_refused_in_one_short_line(
     assert re.search(fault, message)
     assert len(message) < 300 + len(str(file))
     assert message.isprintable()
+
+
+def read_both(folder):
+    photos, problems = read(folder)
+    found = [(p.id, p.split, p.captions, p.path.relative_to(folder)) for p in photos]
+    return found, problems
+
+
+NFC, NFD = "caf\u00e9.jpg", "cafe\u0301.jpg"
+
+
+@pytest.mark.parametrize(("on_disk", "in_table"), [(NFD, NFC), (NFC, NFD), (NFD, NFD)])
+@pytest.mark.parametrize("folder", ["", "e\u0301te\u0301/"])
+def test_names_match_whatever_their_normal_form(tmp_path, on_disk, in_table, folder):
+    make_file(tmp_path / folder / on_disk)
+    table = unicodedata.normalize("NFC" if in_table == NFC else "NFD", folder + NFC)
+    make_csv(tmp_path / CSV, [["file", "caption"], [table, "A"], [table, "B"]])
+    photos, problems = read(tmp_path)
+    (photo,) = photos
+    assert photo.id == unicodedata.normalize("NFC", folder + NFC)
+    assert photo.captions == ("A", "B")
+    assert photo.path.is_file()
+    assert len(problems) == 0
+
+
+def test_files_whose_names_differ_by_their_form_alone_are_two_photos(tmp_path):
+    for name in (NFC, NFD):
+        make_file(tmp_path / name)
+    make_csv(tmp_path / CSV, [["file", "caption"], [NFC, "A"], [NFD, "B"]])
+    photos, problems = read(tmp_path)
+    assert {photo.id: photo.captions for photo in photos} == {NFC: ("A",), NFD: ("B",)}
+    assert [photo.path.name for photo in photos] == [photo.id for photo in photos]
+    assert len(problems) == 0
+
+
+def test_kaggles_table_names_photos_of_another_folder(tmp_path):
+    make_file(tmp_path / "Images" / "a.jpg")
+    text = 'image,caption\na.jpg,"A dog , running ."\na.jpg,A dog .\n'
+    make_file(tmp_path / "captions.txt", text)
+    found, problems = read_both(tmp_path)
+    captions = ("A dog , running .", "A dog .")
+    split = split_by_hash("a.jpg")
+    assert found == [("a.jpg", split, captions, Path("Images/a.jpg"))]
+    assert len(problems) == 0
+
+
+def test_a_name_alone_does_not_mean_one_of_two_photos(tmp_path):
+    for name in ("x/a.jpg", "y/a.jpg", "b.jpg"):
+        make_file(tmp_path / name)
+    make_csv(tmp_path / CSV, [["file", "caption"], ["a.jpg", "A"], ["b.jpg", "B"]])
+    photos, problems = read(tmp_path)
+    assert ids(photos) == ["b.jpg"]
+    assert problems.names(Problem.MISSING_PHOTO) == ["a.jpg"]
+
+
+def test_metadata_of_hugging_face_is_read_in_the_folders_of_splits(tmp_path):
+    for split, key in (("train", "text"), ("validation", "captions"), ("test", "text")):
+        make_file(tmp_path / split / "1.jpg")
+        caption = ["A dog .", "A cat ."] if key == "captions" else "A dog ."
+        line = json.dumps({"file_name": "1.jpg", key: caption, "label": 3})
+        make_file(tmp_path / split / "metadata.jsonl", line + "\n")
+    found, problems = read_both(tmp_path)
+    assert found == [
+        ("test/1.jpg", "test", ("A dog .",), Path("test/1.jpg")),
+        ("train/1.jpg", "train", ("A dog .",), Path("train/1.jpg")),
+        (
+            *("validation/1.jpg", "val", ("A dog .", "A cat .")),
+            Path("validation/1.jpg"),
+        ),
+    ]
+    assert len(problems) == 0
+
+
+def test_metadata_of_hugging_face_is_read_beside_the_photos(tmp_path):
+    make_photos(tmp_path)
+    rows = [["file_name", "text"], ["a.jpg", "A dog ."], ["sub\\b.png", "A cat ."]]
+    make_csv(tmp_path / "metadata.csv", rows)
+    found, _ = read_both(tmp_path)
+    assert [(name, captions) for name, _, captions, _ in found] == [
+        ("a.jpg", ("A dog .",)),
+        ("sub/b.png", ("A cat .",)),
+    ]
+
+
+def test_annotations_of_coco_are_read_under_any_name(tmp_path):
+    make_photos(tmp_path)
+    make_file(tmp_path / "my_train.json", coco_json({"a.jpg": ["A dog ."]}))
+    make_file(tmp_path / "x" / "val-2.json", coco_json({"b.png": ["A cat ."]}))
+    make_file(tmp_path / "other.json", "[]")
+    found, _ = read_both(tmp_path)
+    assert found == [
+        ("a.jpg", "train", ("A dog .",), Path("a.jpg")),
+        ("b.png", "val", ("A cat .",), Path("sub/b.png")),
+    ]
+
+
+def test_one_file_of_annotations_is_split_by_hash(tmp_path):
+    make_photos(tmp_path)
+    make_file(tmp_path / "restrained.json", coco_json({"a.jpg": ["A dog ."]}))
+    found, problems = read_both(tmp_path)
+    assert found == [
+        ("a.jpg", split_by_hash("a.jpg"), ("A dog .",), Path("a.jpg")),
+    ]
+    assert problems.notes[0].startswith("no row names a split")
+
+
+def test_a_text_beside_each_photo_has_a_caption_on_each_line(tmp_path):
+    make_photos(tmp_path)
+    make_file(tmp_path / "a.txt", "\ufeffA dog .\r\n\r\nA brown dog .\n")
+    make_file(tmp_path / "sub" / "b.png.txt", "A cat .")
+    make_file(tmp_path / "train" / "d.jpg")
+    make_file(tmp_path / "train" / "d.txt", "")
+    photos, problems = read(tmp_path)
+    assert [(photo.id, photo.captions) for photo in photos] == [
+        ("a.jpg", ("A dog .", "A brown dog .")),
+        ("sub/b.png", ("A cat .",)),
+    ]
+    assert problems.names(Problem.NO_CAPTIONS) == ["c.jpg", "train/d.jpg"]
+    assert problems.names(Problem.EMPTY_CAPTION) == ["train/d.jpg#0"]
+
+
+def test_several_tables_are_refused_by_name(tmp_path):
+    for name in ("captions.txt", "metadata.jsonl"):
+        make_file(tmp_path / name, "image,caption\n")
+    message = refusal(DataError, read, make_photos(tmp_path))
+    assert message.endswith("Received: captions.txt, metadata.jsonl; keep one")

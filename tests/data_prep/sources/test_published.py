@@ -7,6 +7,7 @@ import pytest
 from data_prep_files import (
     JPEG,
     coco_json,
+    flickr8k_texts,
     karpathy_json,
     make_file,
     make_flickr8k,
@@ -22,6 +23,7 @@ from data_prep.sources.published import (
     read_flickr30k,
     read_karpathy,
 )
+from data_prep.sources.tables import split_by_hash
 from show_attend_tell.runtime.errors import DataError
 
 
@@ -281,3 +283,56 @@ def test_a_photo_in_both_annotation_files_is_in_no_split(tmp_path):
     photos, problems = read_by_name(folder)
     assert "COCO_train2014_1.jpg" not in photos
     assert problems.names(Problem.TWO_SPLITS) == ["COCO_train2014_1.jpg"]
+
+
+def test_coco_2017_is_read_by_its_names(tmp_path):
+    folder = tmp_path / "data"
+    train, val = {"000000000009.jpg": ["A man ."]}, {"000000000139.jpg": ["A cat ."]}
+    for split, rows, first in (("train", train, 1), ("val", val, 100)):
+        (name,) = rows
+        make_file(folder / f"{split}2017" / name)
+        annotations = folder / "annotations" / f"captions_{split}2017.json"
+        make_file(annotations, coco_json(rows, first))
+    photos = read_coco(DataFolder(folder, tmp_path / "prepared"))
+    assert [(photo.id, photo.split, photo.captions) for photo in photos] == [
+        ("000000000009.jpg", "train", ("A man .",)),
+        ("000000000139.jpg", "val", ("A cat .",)),
+    ]
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("lists", [False, True])
+def test_kaggles_copy_of_flickr8k_is_read(tmp_path, packed, lists):
+    names = ("dog.jpg", "cat.jpg", "hen.jpg", "cow.jpg")
+    rows = [f"{name},A {name[:3]} runs .\n{name},It runs ." for name in names]
+    texts = {"captions.txt": "\n".join(["image,caption", *rows]) + "\n"}
+    if lists:
+        known = flickr8k_texts()
+        texts |= {name: known[name] for name in known if "Images" in name}
+    files = {**{f"Images/{name}": JPEG for name in names}, **texts}
+    folder = tmp_path / "data"
+    if packed:
+        make_zip(folder / "archive.zip", files)
+    else:
+        for name, content in files.items():
+            make_file(folder / name, content)
+    photos = read_flickr8k(DataFolder(folder, tmp_path / "prepared"))
+    assert {photo.id for photo in photos} == set(names)
+    assert photos[0].captions == ("A cat runs .", "It runs .")
+    if lists:
+        expected = dict(zip(names, ("train", "train", "val", "test"), strict=True))
+    else:
+        expected = {name: split_by_hash(name) for name in names}
+    assert splits(photos) == expected
+
+
+def test_names_in_lists_and_tokens_match_in_any_normal_form(tmp_path):
+    composed, decomposed = "caf\u00e9.jpg", "cafe\u0301.jpg"
+    make_file(tmp_path / "data" / decomposed)
+    make_file(tmp_path / "data" / "Flickr8k.token.txt", f"{composed}#0\tA dog .\n")
+    make_file(tmp_path / "data" / "Flickr_8k.trainImages.txt", f"{decomposed}\n")
+    data = DataFolder(tmp_path / "data", tmp_path / "prepared")
+    (photo,) = read_flickr8k(data)
+    assert (photo.id, photo.split) == (composed, "train")
+    assert photo.path.name == decomposed
+    assert len(data.problems) == 0
