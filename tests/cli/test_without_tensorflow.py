@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from new_process import python
+from nightly import nightly
 from tiny_pipeline import make_captioner, make_encoder, photo_bytes
 
 from show_attend_tell.config.settings import EncoderSettings
@@ -26,7 +27,7 @@ for name in {TRAINING}:
 COMMAND = PROLOGUE + "from show_attend_tell.cli.main import main; main(sys.argv[1:])"
 
 
-@pytest.mark.parametrize("model", ["shipped", "shipped-lstm"])
+@pytest.mark.parametrize("model", ["shipped", *nightly("shipped-lstm")])
 def test_a_photo_is_captioned_and_drawn(tmp_path, model):
     options = ("--model", model, "--attention", "figures", "--html", "page.html")
     done = python("-c", COMMAND, "caption", PHOTO, "--json", *options, cwd=tmp_path)

@@ -72,6 +72,7 @@ def test_every_run_equals_a_training_of_its_seed_alone(work, tmp_path):
     assert any((arrays[0][key] != arrays[1][key]).any() for key in arrays[0])
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("quick")
 def test_a_run_that_fails_is_named_and_resuming_trains_it_alone(work, tmp_path):
     def fails(experiment, *arguments, **options):
@@ -128,6 +129,7 @@ def test_no_run_is_replaced_without_features_or_while_it_is_trained(
     assert model.read_text() == "a model"
 
 
+@pytest.mark.nightly
 def test_runs_are_evaluated_on_the_validation_photos_once(work, tmp_path, monkeypatch):
     evaluated = []
 

@@ -23,6 +23,8 @@ from show_attend_tell.runtime.errors import (
 )
 from show_attend_tell.training import reranking
 
+pytestmark = pytest.mark.usefixtures("eager_searches")
+
 IMAGES = 8
 
 

@@ -14,6 +14,8 @@ from show_attend_tell.models.generator import Generator
 from show_attend_tell.reference import lstm
 from show_attend_tell.runtime.errors import ConfigError, ModelFileError
 
+pytestmark = pytest.mark.usefixtures("eager_searches")
+
 DECODING = DecodingSettings(beam=3, max_words=4, batch_size=3)
 IDENTITY = {"network": "VGG16", "layer": "block5_conv3"}
 

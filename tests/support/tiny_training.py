@@ -104,6 +104,14 @@ def train_first(work, folder, epochs):
     return folder
 
 
+def start_run(work, folder):
+    """Train for an epoch of quick steps; return the folder of runs."""
+    with pytest.MonkeyPatch.context() as patch:
+        skip_graphs(patch)
+        go(work, folder, training={"epochs": 1})
+    return folder
+
+
 def _interrupt():
     raise KeyboardInterrupt
 

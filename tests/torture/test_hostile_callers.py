@@ -33,10 +33,6 @@ def server(world, tmp_path_factory):
         yield running
 
 
-def _has_tabs() -> bool:
-    return any(not tab.missing() for tab in plugins.tabs())
-
-
 def _judge(reply, server) -> tuple[str, str]:
     """Judge an answer to a hostile request."""
     if reply.status == 0:
@@ -63,7 +59,7 @@ def _last_traceback(server) -> str:
 )
 def test_photos_posted(server, world, path, planned, damaged):
     """A whole photo is captioned; other models may refuse what they do not see."""
-    if path != "/caption" and not _has_tabs():
+    if path != "/caption" and not plugins.tabs():
         pytest.skip("the package has no such plug-in")
     tally = Tally(f"hostile photos, POST {path}", scaled(planned), 30)
     photos, whole = hostile_photos.corpus(scaled(damaged))
@@ -125,7 +121,7 @@ def _odd_requests():
     odd += ("temperature", "nan"), ("temperature", "inf"), ("temperature", "0")
     odd += ("seed", "-1"), ("seed", str(2**31)), ("model", "../../outside")
     odd += ("method", "x"), ("locations", "x" * 5000), ("beam", "1e1"), ("seed", "1.5")
-    if _has_tabs():
+    if plugins.tabs():
         for value in ("-1", str(2**31), "nan", "9" * 5000, "1.5", ""):
             yield f"seed={value[:20]}", ("GET", f"/digits/draw?seed={value}"), {422}
         yield "POST of no drawing", ("POST", "/digits/classify", b"", kind), {400, 422}

@@ -197,6 +197,7 @@ def test_a_caption_below_the_minimum_or_without_calibration_is_an_error(
             of.caption(captions[0].path, min_confidence=lowest)
 
 
+@pytest.mark.nightly
 def test_a_calibration_is_of_captions_ranked_by_one_reranker(
     prepared, calibrated, tmp_path
 ):

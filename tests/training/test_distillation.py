@@ -12,6 +12,7 @@ from tiny_training import (
     go,
     record_updates,
     skip_captions,
+    start_run,
     train_first,
 )
 
@@ -102,12 +103,15 @@ def test_a_student_equal_to_its_teacher_stays_as_it_is(rng):
 
 @pytest.fixture(scope="module")
 def started(work, tmp_path_factory):
-    return train_first(work, tmp_path_factory.mktemp("runs"), epochs=8)
+    """The folder of the run of a teacher."""
+    return start_run(work, tmp_path_factory.mktemp("runs"))
 
 
+@pytest.mark.nightly
 def test_a_student_of_another_width_learns_the_words_of_its_teachers(
-    work, started, monkeypatch
+    work, tmp_path, monkeypatch
 ):
+    started = train_first(work, tmp_path, epochs=8)
     skip_captions(monkeypatch)
     updates = record_updates(monkeypatch)
     distil(work, started, "student", ["tiny", "tiny"], {"lstm_width": 6})
@@ -136,7 +140,7 @@ def test_several_workers_cannot_distil():
 
 def test_unfit_teachers_are_named_in_one_line(work, started, tmp_path):
     with refused(PretrainedModelError, "must be a .keras file, a run or"):
-        distil(work, started, "other", ["absent"], {})
+        distil(work, started, "other", ["tinny"], {})
     model = load_captioner(started / "tiny" / "model.keras")
     words = [*model.vocabulary.words[:-1], "another"]
     path = tmp_path / "other.keras"

@@ -14,6 +14,7 @@ from tiny_training import (
     record_updates,
     score_in_turn,
     skip_captions,
+    start_run,
     train_first,
 )
 
@@ -80,7 +81,8 @@ def test_the_gradient_is_the_advantage_times_that_of_log_p(rng):
 
 @pytest.fixture(scope="module")
 def started(work, tmp_path_factory):
-    return train_first(work, tmp_path_factory.mktemp("runs"), epochs=5)
+    """The folder of the run that training by reward starts from."""
+    return start_run(work, tmp_path_factory.mktemp("runs"))
 
 
 def further(work, runs, name="rewarded", overwrite=False, **changes):
@@ -90,7 +92,8 @@ def further(work, runs, name="rewarded", overwrite=False, **changes):
 
 
 @pytest.mark.slow
-def test_training_by_reward_raises_the_reward(work, started, monkeypatch):
+def test_training_by_reward_raises_the_reward(work, tmp_path, monkeypatch):
+    started = train_first(work, tmp_path, epochs=5)
     skip_captions(monkeypatch)
     updates = record_updates(monkeypatch)
     changes = {"epochs": 10, "learning_rate": 0.01, "validate_every": 100}
@@ -136,7 +139,7 @@ def test_every_photo_is_used_once_an_epoch(work, started):
 def test_a_run_is_not_replaced_when_its_initial_model_is_absent(work, started):
     folder = started / "tiny"
     before = (folder / "model.keras").read_bytes()
-    absent = r"'absent': no such model"
+    absent = r"absent/model.keras: no such model"
     with refused(ModelFileError, absent):
         further(work, started, "tiny", overwrite=True, init_from="absent")
     assert (folder / "model.keras").read_bytes() == before

@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+from nightly import nightly
 from tiny_run import experiment, prepare
 from tiny_training import (
     REWARD,
@@ -41,7 +42,7 @@ def work(tmp_path_factory):
     return work
 
 
-@pytest.mark.parametrize("mirror", [False, True])
+@pytest.mark.parametrize("mirror", [True, *nightly(False)])
 def test_an_interrupted_training_resumes_to_the_byte(work, tmp_path, mirror):
     options = {**DATA, "encoder": {"mirror": mirror}}
     assert_resumes(functools.partial(go, work, **options), tmp_path, 6)

@@ -23,6 +23,7 @@ def logged(monkeypatch):
     return record_updates(monkeypatch)
 
 
+@pytest.mark.slow
 def test_the_loss_falls(work, tmp_path, logged):
     how = {"precision": "bfloat16", "average_decay": 0.9, "optimizer": "adamw"}
     go(work, tmp_path, training={"epochs": 8, **how}, **TRANSFORMER)
@@ -53,6 +54,7 @@ def test_a_transformer_teaches_and_learns_from_an_lstm(work, tmp_path, logged):
     assert np.mean(losses[-3:]) < np.mean(losses[:3])
 
 
+@pytest.mark.slow
 def test_updates_log_rewards_entropy_and_the_share_of_samples(work, tmp_path, logged):
     go(work, tmp_path, training={"epochs": 2}, **HARD)
     ordinary = {"loss", "word_loss", "attention_loss", "baseline", "reward"}

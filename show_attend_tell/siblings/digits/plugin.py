@@ -108,7 +108,6 @@ _TAB = Tab(
     scripts=("digits_figures.js", "digits.js"),
     styles=("digits.css",),
     requires=("tensorflow",),
-    remedy="pip install 'show-attend-tell[train]'",
 )
 
 plugin = Plugin(

@@ -202,6 +202,7 @@ def test_packaged_models_give_the_captions_of_the_reference(folder):
         )
 
 
+@pytest.mark.nightly
 def test_the_folder_has_words_settings_and_the_reranker(folder):
     out, name = folder
     settings = json.loads((out / "captioner.json").read_text("utf-8"))
@@ -215,6 +216,7 @@ def test_the_folder_has_words_settings_and_the_reranker(folder):
     assert stored_types(onnx.load(out / "decoder.onnx"))["int8"] > 3_000_000
 
 
+@pytest.mark.nightly
 def test_the_reranker_predicts_the_same_cider(folder, rng):
     out, name = folder
     if name != "shipped":

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tiny_reader
 from made_up_digits import digits
+from nightly import others_nightly
 from PIL import Image
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tiny_reader import drawn_words
@@ -70,7 +71,11 @@ def runs(work, tmp_path_factory):
     return run_of
 
 
-@EVERY_SIBLING
+# Training words or DRAW takes long: RAM stands for all of them in `make test`.
+RAM_FIRST = pytest.mark.parametrize("name", others_nightly(SIBLINGS, kept=("ram",)))
+
+
+@RAM_FIRST
 def test_training_learns_and_leaves_a_run_folder(runs, work, name):
     run, sibling = runs(name), SIBLINGS[name]
     assert (run.steps, run.metric) == (sibling.steps, sibling.scores[0])
@@ -85,7 +90,7 @@ def test_training_learns_and_leaves_a_run_folder(runs, work, name):
         assert -run.best < bound.whole.mean() - 5
 
 
-@EVERY_SIBLING
+@RAM_FIRST
 def test_tensorboard_shows_terms_scores_and_figures(runs, name):
     sibling = SIBLINGS[name]
     log = EventAccumulator(str(runs(name).folder), {"tensors": 0}).Reload()
@@ -131,6 +136,7 @@ def test_a_resumed_training_equals_an_uninterrupted_one(
     assert_resumes(train_here, tmp_path, 8)
 
 
+@pytest.mark.nightly
 def test_other_digits_and_initial_models_of_other_settings_are_refused(
     runs, work, tmp_path
 ):
@@ -146,6 +152,7 @@ def test_other_digits_and_initial_models_of_other_settings_are_refused(
         go(work, "draw", tmp_path, **source)
 
 
+@pytest.mark.nightly
 def test_drawing_in_more_steps_starts_from_the_weights_of_fewer(runs, work, tmp_path):
     source = runs("draw").model
     changes = {"init_from": str(source), "learning_rate": 1e-9, "epochs": 1}
@@ -188,7 +195,7 @@ def scores_of(run, suffix=""):
     return json.loads((run.folder / f"scores{suffix}.json").read_text())
 
 
-@EVERY_SIBLING
+@RAM_FIRST
 def test_scores_state_split_count_and_how_they_were_measured(reports, runs, name):
     report = reports(name)
     scores, lines = scores_of(runs(name)), report.lines()
@@ -215,6 +222,7 @@ def test_the_error_of_ram_is_that_of_its_own_predictions(reports, runs):
     assert set(scores["others"]) == others
 
 
+@pytest.mark.nightly
 def test_the_bound_of_draw_is_the_sum_of_its_parts(reports):
     scores = reports("draw").scores
     parts = scores["reconstruction"] + scores["divergence"]
@@ -228,6 +236,7 @@ def test_the_bound_of_draw_is_the_sum_of_its_parts(reports):
     assert 0 < scores["standard_error"] < scores["bound"]
 
 
+@pytest.mark.nightly
 def test_the_words_are_scored_as_in_training(reports, runs):
     scores = reports("words").scores
     assert scores["word_accuracy"] == pytest.approx(runs("words").best)
@@ -238,6 +247,7 @@ def test_the_words_are_scored_as_in_training(reports, runs):
     assert sum(count for _, count in scores["by_length"].values()) == 12
 
 
+@pytest.mark.nightly
 def test_the_split_and_the_way_to_measure_are_chosen(runs, work, tmp_path):
     made_up_digits.prepare(tmp_path)
     for name in ("ram", "draw"):  # the validation digits if there are no test digits
@@ -254,6 +264,7 @@ def test_the_split_and_the_way_to_measure_are_chosen(runs, work, tmp_path):
     assert scores_of(runs("words"), "-made-up-train-beam-2-lexicon")["words"] == 40
 
 
+@pytest.mark.nightly
 def test_figures_are_pictures_and_animations(reports):
     files = (*reports("ram").figures, *reports("draw").figures)
     names = [path.name for path in files]
