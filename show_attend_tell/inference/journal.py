@@ -6,7 +6,6 @@ any folder, and notices that another photo has replaced it.
 """
 
 import contextlib
-import hashlib
 import io
 import json
 import math
@@ -15,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self, TypeAlias
 
-from show_attend_tell.inference.photos import photo_key
+from show_attend_tell.inference.photos import describe_file, photo_key
 from show_attend_tell.inference.result import Caption
 from show_attend_tell.runtime.errors import OutputFileError
 from show_attend_tell.runtime.files import atomic_path, locked
@@ -26,7 +25,6 @@ Row: TypeAlias = Mapping[str, Any]  # of a result, for JSON
 ENCODING = {"encoding": "utf-8", "errors": "surrogateescape"}
 
 _FIRST_KEY = b'{"path": '
-_DIGITS = 16  # hexadecimal, of a photo's SHA-256
 
 
 def text(value: object) -> str:
@@ -192,7 +190,7 @@ class Journal:
         """Return a row with what recognises its photo, if it is a file."""
         identity: dict[str, Any] = {}
         with contextlib.suppress(OSError, ValueError):
-            identity["photo"] = _describe_file(Path(row["path"]))
+            identity["photo"] = describe_file(Path(row["path"]))
         if not os.path.isabs(row["path"]):
             with contextlib.suppress(ValueError):  # on another drive of Windows
                 folder = os.path.relpath(os.path.realpath(os.curdir), self._folder())
@@ -258,18 +256,6 @@ def row_line(row: Row) -> str:
     return json.dumps(row, ensure_ascii=not row["path"].isprintable()) + "\n"
 
 
-def _describe_file(photo: Path) -> dict[str, int | str]:
-    """Return the size, the time of the last change and the digest of a file."""
-    with photo.open("rb") as file:
-        found = os.fstat(file.fileno())
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return {
-        "bytes": found.st_size,
-        "modified": found.st_mtime_ns,
-        "sha256": digest[:_DIGITS],
-    }
-
-
 def _is_unchanged(photo: Path, row: Row) -> bool:
     """Return whether a photo is the one that a row describes.
 
@@ -285,6 +271,6 @@ def _is_unchanged(photo: Path, row: Row) -> bool:
             return False
         if found.st_mtime_ns == known.get("modified"):
             return True
-        return _describe_file(photo)["sha256"] == known.get("sha256")
+        return describe_file(photo)["sha256"] == known.get("sha256")
     except (OSError, ValueError):
         return True

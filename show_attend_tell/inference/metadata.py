@@ -9,6 +9,7 @@ from show_attend_tell.inference.photo_words import (
     words_in_photo,
     words_of_person,
 )
+from show_attend_tell.inference.photos import describe_file
 from show_attend_tell.inference.result import DOUBTFUL, Failure, as_sentence, is_below
 from show_attend_tell.inference.xmp import MAX_BYTES, XmpPacket
 from show_attend_tell.runtime.errors import MetadataError, plural
@@ -33,6 +34,31 @@ def read_sidecar(path: Path) -> bytes | None:
         return read_text_bytes(path, MAX_BYTES)
     except OSError as error:
         raise MetadataError(error.strerror or str(error)) from None
+
+
+def _identity(photo: Path) -> str:
+    """Return what recognises a photo, empty if it cannot be read."""
+    try:
+        found = describe_file(photo)
+    except OSError:
+        return ""
+    return f"{found['bytes']} {found['sha256']}"
+
+
+def _describes(packet: XmpPacket, sidecar: Path, photo: Path) -> bool:
+    """Return whether a sidecar is of this photo, and not of one that was replaced.
+
+    The photo is read only if it has changed since the sidecar was written. A sidecar
+    of an earlier version, which does not say, counts as this photo's.
+    """
+    if not packet.photo:
+        return True
+    size, _, _ = packet.photo.partition(" ")
+    found = photo.stat()
+    if str(found.st_size) != size:
+        return False
+    is_older = found.st_mtime_ns <= sidecar.stat().st_mtime_ns
+    return is_older or _identity(photo) == packet.photo
 
 
 class MetadataWriter:
@@ -67,8 +93,10 @@ class MetadataWriter:
     def find_packet(self, photo: Path) -> XmpPacket | None:
         """Return the packet that the same model and settings wrote, or None."""
         with contextlib.suppress(MetadataError, OSError):
-            packet = XmpPacket(read_sidecar(find_sidecar(photo)))
-            return packet if packet.made_by == self.made_by else None
+            path = find_sidecar(photo)
+            packet = XmpPacket(read_sidecar(path))
+            if packet.made_by == self.made_by and _describes(packet, path, photo):
+                return packet
         return None
 
     def write(
@@ -117,7 +145,8 @@ class MetadataWriter:
     ) -> Path | None:
         path = find_sidecar(photo)
         packet = XmpPacket(read_sidecar(path))
-        if packet.made_by == self.made_by and packet.caption == sentence:
+        is_present = packet.made_by == self.made_by and packet.caption == sentence
+        if is_present and _describes(packet, path, photo):
             self.present += 1
             return None
         if not self.overwrite and words_of_person(photo, packet):
@@ -128,7 +157,7 @@ class MetadataWriter:
         if is_below(confidence, self.least):
             self.left_out += 1
             return None
-        packet.set_caption(sentence, self.made_by, confidence)
+        packet.set_caption(sentence, self.made_by, confidence, _identity(photo))
         if path.exists():
             if is_read_only(path):
                 raise MetadataError(f"{path.name} is read-only; make it writable")

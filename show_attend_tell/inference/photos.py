@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import functools
+import hashlib
 import io
 import os
 import stat
@@ -29,6 +30,7 @@ from show_attend_tell.data.preprocessing import (
 from show_attend_tell.runtime.errors import PhotoError, one_line
 from show_attend_tell.runtime.folders import walk_folders
 
+_DIGITS = 16  # hexadecimal, of a photo's SHA-256
 VIEW = 512  # longest side of a displayed photo, in pixels
 
 Photo = str | os.PathLike[str] | bytes | bytearray | Image.Image | np.ndarray
@@ -50,6 +52,18 @@ def photo_key(photo: str | os.PathLike[str]) -> str:
     """Return what is equal for all paths of a photo: absolute, its folder unlinked."""
     folder, name = os.path.split(os.path.abspath(photo))
     return os.path.join(_real_folder(folder), name)
+
+
+def describe_file(photo: Path) -> dict[str, int | str]:
+    """Return the size, the time of the last change and the digest of a file."""
+    with photo.open("rb") as file:
+        found = os.fstat(file.fileno())
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return {
+        "bytes": found.st_size,
+        "modified": found.st_mtime_ns,
+        "sha256": digest[:_DIGITS],
+    }
 
 
 @functools.lru_cache(maxsize=1000)

@@ -53,6 +53,7 @@ _FIELDS = (
 )
 _COPY, _MADE_BY = f"{{{_OWN}}}Caption", f"{{{_OWN}}}MadeBy"
 _CONFIDENCE = f"{{{_OWN}}}Confidence"
+_PHOTO = f"{{{_OWN}}}Photo"
 _NODE, _LI, _ALT = (f"{{{_RDF}}}{name}" for name in ("Description", "li", "Alt"))
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 
@@ -107,6 +108,11 @@ class XmpPacket:
             return float(value)
         return None
 
+    @property
+    def photo(self) -> str:
+        """What recognises the photo that the caption describes, empty if unknown."""
+        return self._own(_PHOTO)
+
     def words(self) -> str:
         """Return the words of a person, empty for none."""
         if edited := self.edited():
@@ -155,7 +161,11 @@ class XmpPacket:
         return tool.removeprefix(start) if tool.startswith(start) else ""
 
     def set_caption(
-        self, sentence: str, made_by: str = "", confidence: float | None = None
+        self,
+        sentence: str,
+        made_by: str = "",
+        confidence: float | None = None,
+        photo: str = "",
     ) -> None:
         """Replace the caption.
 
@@ -165,6 +175,7 @@ class XmpPacket:
             sentence: the caption as a person reads it, in English.
             made_by: the model and settings; empty for the words of a person.
             confidence: of the caption, None if unknown.
+            photo: what recognises the photo.
 
         Raises:
             MetadataError: the packet is the first of several parts.
@@ -178,7 +189,7 @@ class XmpPacket:
                 item = etree.SubElement(alternatives, _LI, {_LANGUAGE: language})
                 item.text = sentence
         number = "" if confidence is None else f"{confidence:.6f}"
-        own = {_COPY: sentence, _MADE_BY: made_by, _CONFIDENCE: number}
+        own = {_COPY: sentence, _MADE_BY: made_by, _CONFIDENCE: number, _PHOTO: photo}
         for field, text in own.items():
             element = self._replaced(field)
             if made_by and text:

@@ -57,6 +57,21 @@ def test_the_same_caption_is_written_once_and_another_model_renews_it(jpeg, writ
     assert (packet.caption, packet.confidence) == ("A cat.", None)
 
 
+def test_a_photo_that_was_replaced_gets_a_new_caption(jpeg, writer):
+    writer.write(jpeg, "a dog", 0.75)
+    later = sidecar_of(jpeg).stat().st_mtime_ns + 10**9
+    os.utime(jpeg, ns=(later, later))  # touched alone
+    assert writer.find_packet(jpeg)
+    content = bytearray(jpeg.read_bytes())
+    content[-3] ^= 1  # another photo of the same size
+    for replaced in (bytes(content), jpeg.read_bytes() + b"larger"):
+        jpeg.write_bytes(replaced)
+        os.utime(jpeg, ns=(later, later))
+        assert writer.find_packet(jpeg) is None
+        assert writer.write(jpeg, "a dog", 0.75)
+        assert writer.find_packet(jpeg).caption == "A dog."
+
+
 def test_a_caption_of_a_low_confidence_is_left_out_and_counted(jpeg, writer):
     assert writer.write(jpeg, "a cat", 0.02) is None
     assert not sidecar_of(jpeg).exists()
