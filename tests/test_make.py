@@ -1,0 +1,56 @@
+"""Which options the targets of the Makefile give to the stages."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+pytestmark = [
+    pytest.mark.skipif(shutil.which("make") is None, reason="needs make"),
+    pytest.mark.skipif(
+        not (ROOT / ".venv" / "installed").exists(), reason="needs make's own .venv"
+    ),
+]
+
+
+def stages(*arguments: str) -> dict[str, str]:
+    """Return the options of each stage that make would run."""
+    printed = subprocess.run(
+        ["make", "--dry-run", "EXPERIMENT=x", *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+    ).stdout
+    calls = [
+        line.partition(" -m show_attend_tell ")[2] for line in printed.splitlines()
+    ]
+    verbs = [call.partition(" --experiment 'x' ") for call in calls if call]
+    return {verb: " ".join(options.split()) for verb, _, options in verbs}
+
+
+def test_a_limit_reaches_every_stage_also_implied_ones():
+    assert stages("train", "eval", "DATA=/d", "LIMIT=400") == {
+        "prepare": "--data '/d' --limit '400'",
+        "features": "--limit '400'",
+        "train": "--limit '400'",
+        "eval": "--limit '400'",
+    }
+
+
+def test_settings_reach_implied_stages_and_resume_only_training():
+    arguments = "--resume --set training.epochs=2 --limit 40"
+    assert stages("train", "eval", "DATA=/d", f"ARGS={arguments}") == {
+        "prepare": "--data '/d' --set=training.epochs=2 --limit=40",
+        "features": "--set=training.epochs=2 --limit=40",
+        "train": arguments,
+        "eval": "--set training.epochs=2 --limit 40",
+    }
+
+
+def test_quoted_options_reach_the_named_target_alone():
+    found = stages("train", "DATA=/d", "ARGS=--set 'data.also={}'")
+    assert found["train"] == "--set 'data.also={}'"
+    assert found["features"] == ""
