@@ -20,6 +20,7 @@ from typing import Any, Literal
 
 from data_prep.preparation import Preparation, Prepared
 from data_prep.sources.captions import prepare_photos, prepare_scenes
+from data_prep.sources.everyday import prepare_everyday
 from data_prep.sources.folder import read_folder
 from data_prep.sources.published import (
     read_coco,
@@ -38,6 +39,7 @@ SOURCES: dict[str, Callable[[Preparation], Prepared]] = {
     "coco": partial(prepare_photos, read_coco),
     "karpathy": partial(prepare_photos, read_karpathy),
     "folder": partial(prepare_photos, read_folder),
+    "everyday": prepare_everyday,
     "scenes": prepare_scenes,
 }
 

@@ -52,7 +52,7 @@ def read_flickr8k(data: DataFolder) -> list[Photo]:
     """
     if data.text(FLICKR8K_TOKENS) is None and (file := data.text(KAGGLE)):
         return _read_kaggle(data, file)
-    captions = _read_tokens(data.require_text(FLICKR8K_TOKENS), data.problems)
+    captions = read_tokens(data.require_text(FLICKR8K_TOKENS), data.problems)
     data.require_text(FLICKR8K_LISTS["train"])
     lists = {}
     for split, name in FLICKR8K_LISTS.items():
@@ -88,7 +88,7 @@ def read_flickr30k(data: DataFolder) -> list[Photo]:
     file = data.require_text(FLICKR30K_SPLITS)
     captions, lists = _read_karpathy(file, data.problems)
     if tokens := data.text(*FLICKR30K_TOKENS):
-        captions = _read_tokens(tokens, data.problems)
+        captions = read_tokens(tokens, data.problems)
     else:
         data.problems.notes.append(
             f"no {FLICKR30K_TOKENS[0]}: the captions come from {FLICKR30K_SPLITS}"
@@ -112,7 +112,7 @@ def read_coco(data: DataFolder) -> list[Photo]:
             year = 2017
     annotated = any(map(data.text, COCO_ANNOTATIONS[year].values()))
     if file is None or annotated:
-        captions, lists = _read_annotations(data, year)
+        captions, lists = read_annotations(data, year)
     if file is None:
         note = f"no {COCO_SPLITS}: the splits are COCO's, without test"
         data.problems.notes.append(note)
@@ -143,7 +143,7 @@ def read_karpathy(data: DataFolder) -> list[Photo]:
     )
 
 
-def _read_tokens(file: TextFile, problems: Problems) -> Captions:
+def read_tokens(file: TextFile, problems: Problems) -> Captions:
     """Return the captions of every photo in a token file.
 
     Args:
@@ -186,18 +186,18 @@ def _read_karpathy(file: TextFile, problems: Problems) -> tuple[Captions, Lists]
     captions: Captions = {}
     lists: Lists = {}
     kinds = {"filename": str, "split": str, "sentences": list}
-    for row in _rows(file, parse_annotations(file), "images", kinds, problems):
+    for row in rows(file, parse_annotations(file), "images", kinds, problems):
         name, split = row["filename"], row["split"]
         if name in captions:
             problems.add(Problem.DUPLICATE_ID, f"{file.label}: {name}")
         lists.setdefault("train" if split == "restval" else split, []).append(name)
         label = TextFile(f"{file.label} {name}", "")
-        sentences = _rows(label, row, "sentences", {"raw": str}, problems)
+        sentences = rows(label, row, "sentences", {"raw": str}, problems)
         captions.setdefault(name, [sentence["raw"] for sentence in sentences])
     return captions, lists
 
 
-def _read_annotations(data: DataFolder, year: int) -> tuple[Captions, Lists]:
+def read_annotations(data: DataFolder, year: int) -> tuple[Captions, Lists]:
     """Read COCO's annotation files; return captions, possibly none, and lists."""
     captions: Captions = {}
     lists: Lists = {}
@@ -225,14 +225,14 @@ def read_annotations_file(
     """
     names: dict[int, str] = {}
     kinds = {"id": int, "file_name": str}
-    for row in _rows(file, content, "images", kinds, problems):
+    for row in rows(file, content, "images", kinds, problems):
         if row["id"] in names:
             problems.add(Problem.DUPLICATE_ID, f"{file.label}: image {row['id']}")
         names.setdefault(row["id"], row["file_name"])
     texts: Captions = {name: [] for name in names.values()}
     seen = set()
     kinds = {"id": int, "image_id": int, "caption": str}
-    for row in _rows(file, content, "annotations", kinds, problems):
+    for row in rows(file, content, "annotations", kinds, problems):
         if row["id"] in seen:
             problems.add(Problem.DUPLICATE_ID, f"{file.label}: annotation {row['id']}")
         elif row["image_id"] not in names:
@@ -267,7 +267,7 @@ def parse_annotations(file: TextFile) -> object:
         return parse_json(file.text)
 
 
-def _rows(
+def rows(
     file: TextFile,
     content: object,
     key: str,

@@ -74,7 +74,9 @@ class DataSettings:
     """
 
     name: Name
-    source: Literal["flickr8k", "flickr30k", "coco", "karpathy", "folder", "scenes"]
+    source: Literal[
+        "flickr8k", "flickr30k", "coco", "karpathy", "folder", "everyday", "scenes"
+    ]
     vocabulary_size: Annotated[int, Field(ge=5, lt=2**31)] = 10_000
     min_count: Positive = 1
     max_words: Positive = 100

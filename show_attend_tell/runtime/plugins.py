@@ -28,7 +28,15 @@ _CORE = "the captioner"
 CORE_NAMES = {
     "task": ("caption",),
     "model class": ("Captioner",),
-    "source": ("coco", "flickr30k", "flickr8k", "folder", "karpathy", "scenes"),
+    "source": (
+        "coco",
+        "everyday",
+        "flickr30k",
+        "flickr8k",
+        "folder",
+        "karpathy",
+        "scenes",
+    ),
     "tab": ("folder", "photos"),
     "option of eval": (
         "--beam",
