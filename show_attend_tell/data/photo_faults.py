@@ -16,7 +16,9 @@ from PIL import Image
 
 from show_attend_tell.runtime.errors import one_line
 
-_ENDS_EARLY = re.compile("truncated|broken data stream|broken png|decoder object")
+_ENDS_EARLY = re.compile(
+    "truncated|broken data stream|broken png|decoder object|end of file"
+)
 _BOMB = re.compile(r"\((\d+) pixels\) exceeds limit of (\d+)")
 _END_OF_JPEG = b"\xff\xd9"
 _GREY, _TOLERANCE = 128, 2  # libjpeg fills in what is missing
@@ -41,12 +43,15 @@ def describe_fault(error: Exception, content: bytes | None) -> str:
         return f"the file is empty; {_REMEDY}"
     if not content.strip(b"\0"):
         return "the file holds nothing but zeros; restore it from a backup"
-    share = _missing_share(content)
+    is_unknown = isinstance(error, Image.UnidentifiedImageError)
+    ends_early = _ENDS_EARLY.search(str(error).lower()) is not None
+    # A photo that was refused as too costly is not decoded here either.
+    share = _missing_share(content) if is_unknown or ends_early else ""
     if share:
         return f"the file ends early, {share} is missing; {_REMEDY}"
-    if _ENDS_EARLY.search(str(error).lower()):
+    if ends_early:
         return f"the file ends early or is damaged; {_REMEDY}"
-    if isinstance(error, Image.UnidentifiedImageError):
+    if is_unknown:
         if content[:4] in (b"II*\0", b"MM\0*"):
             return "a TIFF of an unknown kind; export it with 8 or 16 bits per level"
         return "unknown image format"

@@ -84,6 +84,9 @@ UNREADABLE = (*DAMAGED, AssertionError, Image.DecompressionBombError)
 LONGEST_SIDE = 65_535
 _MOST_SCANS = 100  # a progressive JPEG has about 10
 
+# A path keeps one of two slashes.
+_URL = re.compile("(?:https?|ftp|file|s3|gs):/|data:", re.IGNORECASE)
+
 _lock = threading.Lock()
 _pillow = logging.getLogger("PIL")
 _active = 0  # threads that are decoding
@@ -314,6 +317,11 @@ def load_photo(
         with pillow_warnings_ignored(), open_photo(file, formats) as image:
             return upright_rgb(image)
     except FileNotFoundError:
+        if _URL.match(name):
+            raise PhotoError(
+                f"{name}: a URL, and nothing is fetched from the internet; download "
+                "the photo and name its file"
+            ) from None
         raise PhotoError(f"{name}: no such photo") from None
     except UNREADABLE as error:
         reason = ""

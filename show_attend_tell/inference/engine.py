@@ -29,7 +29,7 @@ from show_attend_tell.inference.result import Caption
 from show_attend_tell.reference.captioner import Generator, load_generator
 from show_attend_tell.reference.encoder import Encoder
 from show_attend_tell.reference.lstm import region_bias
-from show_attend_tell.reference.parallel import CORES
+from show_attend_tell.reference.parallel import CORES, one_blas_thread
 from show_attend_tell.runtime.errors import CaptionError, EncoderError, quote
 
 if TYPE_CHECKING:  # it imports Keras
@@ -117,6 +117,7 @@ class Engine:
             self._last_squares = squares
         return self._last_annotations
 
+    @one_blas_thread
     def head_attention(self, caption: Caption) -> tuple[np.ndarray, int, int] | None:
         """Compute the attention of all layers and heads at each word of a caption.
 

@@ -9,7 +9,7 @@ import os
 import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple, TypeAlias, TypeGuard
 
 import numpy as np
 from PIL import Image
@@ -33,7 +33,17 @@ from show_attend_tell.runtime.folders import walk_folders
 _DIGITS = 16  # hexadecimal, of a photo's SHA-256
 VIEW = 512  # longest side of a displayed photo, in pixels
 
-Photo = str | os.PathLike[str] | bytes | bytearray | Image.Image | np.ndarray
+# One photo; `to_input` describes the kinds.
+Photo: TypeAlias = (
+    str
+    | os.PathLike[str]
+    | bytes
+    | bytearray
+    | memoryview
+    | IO[bytes]
+    | Image.Image
+    | np.ndarray
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -172,13 +182,15 @@ def to_input(photo: Photo, name: str = "photo") -> Path | NamedPhoto | Failure:
     """Return a photo in the form in which the pipeline reads it.
 
     Args:
-        photo: a path; bytes of a file; a PIL image; or an array (H, W), (H, W, 3) or
-            (H, W, 4), uint8, of grey levels, RGB or RGBA.
+        photo: a path; bytes of a file, or an open binary file, which is read from its
+            start and stays open; a PIL image; or an array (H, W), (H, W, 3) or (H, W,
+            4), uint8 or floating-point numbers from 0 to 1, of grey levels, RGB or
+            RGBA, also of another library that NumPy can convert.
         name: name of a photo that has no path.
 
     Returns:
-        The photo, or a Failure with the reason for a folder, a named pipe, or a value
-        of another type.
+        The photo, or a Failure with the reason for a folder, a named pipe, a file
+        opened as text, or a value of another type.
     """
     if isinstance(photo, str | os.PathLike):
         path = Path(photo)
@@ -195,11 +207,40 @@ def to_input(photo: Photo, name: str = "photo") -> Path | NamedPhoto | Failure:
         return NamedPhoto(Path(file), photo)
     if isinstance(photo, bytes | bytearray | np.ndarray):
         return NamedPhoto(Path(name), photo)
+    if isinstance(photo, memoryview):
+        return NamedPhoto(Path(name), photo.tobytes())
+    if hasattr(photo, "read"):
+        return _read_file(photo, name)
+    if hasattr(photo, "__array__"):  # a tensor
+        return NamedPhoto(Path(name), np.asarray(photo))
     return Failure(
         Path(name),
-        f"{name}: must be a path, bytes, a PIL image or a NumPy array. Received: "
-        f"{type(photo).__name__}; convert it",
+        f"{name}: must be a path, bytes, an open file, a PIL image or an array. "
+        f"Received: {type(photo).__name__}; convert it",
     )
+
+
+def _read_file(file: IO[bytes], name: str) -> NamedPhoto | Failure:
+    """Read an open file."""
+    named = getattr(file, "name", None)  # a number for a file that has no path
+    path = Path(named if isinstance(named, str | os.PathLike) else name)
+    try:
+        if file.seekable():  # a buffer that was just written is at its end
+            file.seek(0)
+        content = file.read()
+    except (OSError, ValueError) as error:  # closed, or not open for reading
+        return Failure(path, f"{path}: cannot be read: {one_line(error)}")
+    if not isinstance(content, bytes | bytearray):
+        return Failure(path, f'{path}: opened as text; open it with the mode "rb"')
+    return NamedPhoto(path, content)
+
+
+def is_several(photos: Photo | Iterable[Photo]) -> TypeGuard[Iterable[Photo]]:
+    """Return whether a value is an iterable of photos, such as a list or generator."""
+    if isinstance(photos, str | bytes | bytearray | memoryview | os.PathLike):
+        return False
+    one = isinstance(photos, Image.Image) or hasattr(photos, "__array__")
+    return not one and not hasattr(photos, "read") and isinstance(photos, Iterable)
 
 
 class OpenedPhoto(NamedTuple):
@@ -232,12 +273,23 @@ def read_photo(
 
 
 def _from_array(pixels: np.ndarray) -> Image.Image:
-    """Return the picture of an array."""
+    """Return the picture of an array of 8-bit levels, or of shares from 0 to 1."""
     fits = pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[2] in (3, 4))
-    if not fits or pixels.dtype != np.uint8 or not pixels.size:
+    is_float = np.issubdtype(pixels.dtype, np.floating)
+    if not fits or not pixels.size or not (is_float or pixels.dtype == np.uint8):
         raise PhotoError(
-            "must be uint8 of shape (H, W), (H, W, 3) or (H, W, 4). Received: "
-            f"{pixels.dtype} of shape {pixels.shape}; convert it, and pass a batch as "
-            "a list"
+            "must be uint8, or floating-point numbers from 0 to 1, of shape (H, W), "
+            f"(H, W, 3) or (H, W, 4). Received: {pixels.dtype} of shape "
+            f"{pixels.shape}; convert it, and pass a batch as a list"
         )
+    if is_float:
+        least = pixels.min()
+        most = pixels.max()
+        if not (0 <= least and most <= 1):  # NaN is not either
+            raise PhotoError(
+                "floating-point numbers must be from 0 to 1. Received: "
+                f"{least:g} to {most:g}; divide by the white level, or convert levels "
+                "of 0 to 255 by .astype('uint8')"
+            )
+        pixels = np.rint(pixels.astype(np.float64) * 255).astype(np.uint8)
     return upright_rgb(Image.fromarray(pixels))

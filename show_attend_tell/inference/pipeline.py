@@ -31,6 +31,7 @@ from show_attend_tell.inference.photos import (
     OpenedPhoto,
     Photo,
     find_photos,
+    is_several,
     read_photo,
     to_input,
 )
@@ -48,8 +49,9 @@ from show_attend_tell.inference.result import (
     photo_seeds,
     unless_doubtful,
 )
-from show_attend_tell.models.pretrained import DEFAULT, model_path
+from show_attend_tell.models.pretrained import DEFAULT, NAMES, model_path
 from show_attend_tell.reference.hypotheses import Hypotheses
+from show_attend_tell.reference.parallel import one_blas_thread
 from show_attend_tell.runtime.errors import CaptionError
 from show_attend_tell.runtime.files import atomic_path
 from show_attend_tell.runtime.keras_archive import save_keras
@@ -76,6 +78,7 @@ class CaptioningPipeline:
         file: Path | tuple[Path, ...] | None = None,
         calibration: Calibration | None = None,
         load_keras: Callable[[], Engine] | None = None,
+        load_again: "Callable[[], CaptioningPipeline] | None" = None,
     ):
         """Join an engine, or a Captioner and its Encoder, with what belongs to it."""
         if isinstance(engine, Engine):
@@ -87,6 +90,21 @@ class CaptioningPipeline:
         self.file = file
         self.calibration = calibration
         self._load_keras = load_keras
+        self._load_again = load_again
+
+    def __repr__(self) -> str:
+        models = " + ".join(file.name for file in self.files) or "models in memory"
+        engine = "Keras" if self.engine.is_keras else "NumPy"
+        return f"CaptioningPipeline({models}, engine: {engine})"
+
+    def __reduce__(self) -> tuple[Callable[[], "CaptioningPipeline"], tuple[()]]:
+        """Pickle the arguments of :func:`load`; unpickling loads the files again."""
+        if self._load_again is None:
+            raise TypeError(
+                "only a pipeline of `load` can be pickled, as the paths of its files; "
+                "save the captioner and load it"
+            )
+        return self._load_again, ()
 
     @functools.cached_property
     def _keras(self) -> Engine:
@@ -150,12 +168,13 @@ class CaptioningPipeline:
     def caption(self, photo: Photo, **options: Unpack[CaptionOptions]) -> Caption:
         """Return the caption of a photo.
 
-        A list or tuple of photos is accepted too, and the result is then a list; type
-        checkers know one photo only and point at :meth:`caption_photos`.
+        A list, a generator or another iterable of photos is accepted too, and the
+        result is then a list; type checkers know one photo only and point at
+        :meth:`caption_photos`.
 
         Args:
-            photo: a path; the bytes of a file; a PIL image; or an array (H, W, 3),
-                uint8, RGB.
+            photo: a path; the bytes of a file, or an open binary file; a PIL image; or
+                an array (H, W, 3), RGB, uint8 or floating-point numbers from 0 to 1.
             **options: `beam`, `locations`, `seed`, `region`, `min_confidence` and the
                 other options of ``inference.request.CaptionOptions``.
 
@@ -172,13 +191,13 @@ class CaptioningPipeline:
                 region, or a single caption's confidence is too low.
         """
         request = request_of(options)
-        if isinstance(photo, list | tuple):
+        if is_several(photo):
+            photos = [to_input(item, f"photo-{k + 1}") for k, item in enumerate(photo)]
             if request.region is not None:
                 raise CaptionError(
-                    f"`region` needs one photo. Received: {len(photo)} photos; caption "
-                    "each with its own region"
+                    f"`region` needs one photo. Received: {len(photos)} photos; "
+                    "caption each with its own region"
                 )
-            photos = [to_input(item, f"photo-{k + 1}") for k, item in enumerate(photo)]
             captions = list(self.caption_inputs(photos, request))
             return captions  # type: ignore[return-value]  # a list, as documented
         (result,) = self.caption_inputs([to_input(photo)], request)
@@ -188,14 +207,14 @@ class CaptioningPipeline:
 
     def caption_photos(
         self,
-        paths: Iterable[str | os.PathLike[str] | Failure],
+        paths: Iterable[Photo | Failure],
         request: CaptionRequest | None = None,
     ) -> Iterator[Caption | Failure]:
         """Generate the captions of photos, in batches.
 
         Args:
-            paths: photos, and folders to search recursively; a Failure is passed
-                through.
+            paths: photos of any kind that :meth:`caption` takes, and folders to search
+                recursively; a Failure is passed through.
             request: the user's choices; by default the model's own.
 
         Yields:
@@ -206,7 +225,13 @@ class CaptioningPipeline:
         Raises:
             CaptionError: see :meth:`decoding` and :meth:`require_calibration`.
         """
-        yield from self.caption_inputs(list(find_photos(paths)), request)
+        photos: list[Path | NamedPhoto | Failure] = []
+        for number, photo in enumerate(paths, start=1):
+            if isinstance(photo, str | os.PathLike | Failure):
+                photos += find_photos([photo])
+            else:
+                photos.append(to_input(photo, f"photo-{number}"))
+        yield from self.caption_inputs(photos, request)
 
     def caption_inputs(
         self,
@@ -284,6 +309,7 @@ class CaptioningPipeline:
                 "<model>.reranker.npz beside the model"
             )
 
+    @one_blas_thread
     def _caption_batch(
         self,
         photos: list[OpenedPhoto | Failure | None],
@@ -424,7 +450,27 @@ def load(
     calibration = None if several else find_calibration(loaded.generator, files[0])
     file = tuple(files) if several else files[0]
     load_keras = None if loaded.is_keras else functools.partial(loading, "keras")
-    return CaptioningPipeline(loaded, None, file, calibration, load_keras)
+    paths = [
+        name if name in NAMES else os.path.abspath(path)
+        for name, path in zip(models, files, strict=True)
+    ]
+    load_again = functools.partial(
+        load,
+        paths if several else paths[0],
+        _absolute(encoder_weights),
+        mirror=mirror,
+        reranker=_absolute(reranker),
+        engine=engine,
+        photos=photos,
+    )
+    return CaptioningPipeline(loaded, None, file, calibration, load_keras, load_again)
+
+
+def _absolute(file: str | os.PathLike[str] | None) -> str | None:
+    """Return the absolute path of a file; a name that is no file, as it is."""
+    if file is None:
+        return None
+    return os.path.abspath(file) if os.path.exists(file) else os.fspath(file)
 
 
 @functools.cache

@@ -1,7 +1,8 @@
 """Define a request for captions, which the command line and the server build once.
 
-To add an option, add a field here and read it where it acts, in most cases
-:mod:`inference.pipeline`: the command line derives its options from the fields, and
+To add an option, add a field here and to :class:`CaptionOptions`, and read it where it
+acts, in most cases :mod:`inference.pipeline`: the command line derives its options from
+the fields, ``caption()`` in Python has those of CaptionOptions, and
 :mod:`deployment.server.captions` has those of the web form. A field with the name of a
 field of ``DecodingSettings`` overrides the setting saved with the model, unless it is
 None. What changes captions belongs in :func:`inference.batch.made_by` too. Options of

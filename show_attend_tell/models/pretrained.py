@@ -80,6 +80,7 @@ def model_path(name: str, runs_folder: str | Path) -> Path:
     Raises:
         PretrainedModelError: the installation has no such model, or a similar name was
             meant.
+        ModelFileError: the name is that of no file and of no run.
     """
     if name in NAMES:
         return shipped_model(name)
@@ -92,6 +93,12 @@ def model_path(name: str, runs_folder: str | Path) -> Path:
         raise PretrainedModelError(
             f"`model` must be a .keras file, a run or one of {', '.join(NAMES)}. "
             f"Received: {quote(name)}{close}; correct the name"
+        )
+    if not path.exists() and not name.endswith(".keras"):
+        raise ModelFileError(
+            f"{name!r}: no such model: no file, no folder of a run and no run in "
+            f"{runs_folder}; name a .keras file, train the run, or choose one of "
+            f"{', '.join(NAMES)}"
         )
     return path
 

@@ -22,7 +22,12 @@ import numpy as np
 from show_attend_tell.config.captioner import EncoderSettings
 from show_attend_tell.data.encoder_identity import BUILT_IN_WEIGHTS, Identity
 from show_attend_tell.reference.hdf5 import Hdf5File
-from show_attend_tell.reference.parallel import each
+from show_attend_tell.reference.parallel import (
+    ONE_WORKER,
+    Workers,
+    all_cores,
+    each,
+)
 from show_attend_tell.runtime.errors import EncoderError, one_line
 from show_attend_tell.runtime.untrusted import DAMAGED, read_text_bytes
 
@@ -46,7 +51,7 @@ _EPSILON = 1e-3  # added to the variance in Keras' batch normalisation
 MANY_PHOTOS = 4
 LEAST_CHANNELS = 64  # below which Winograd's transforms cost more than they save
 # Rows of a map, and of tiles, that are computed together and so stay in the cache. Of
-# maps narrower than this the kernels are larger, and are read once for all rows.
+# maps narrower than this the kernels are larger, and each worker reads them once.
 _WIDE, _ROWS, _TILE_ROWS = 100, 4, 2
 _MOST_BYTES = 200_000_000  # of a file of weights; VGG19 has 80 MB
 
@@ -103,14 +108,20 @@ def layers_until(network: str, last: str) -> list[str]:
     return names[: names.index(last) + 1]
 
 
-def convolve(x: np.ndarray, kernel: np.ndarray, bias: np.ndarray) -> np.ndarray:
+def convolve(
+    x: np.ndarray,
+    kernel: np.ndarray,
+    bias: np.ndarray,
+    workers: Workers = ONE_WORKER,
+) -> np.ndarray:
     """Return relu(kernel * x + bias) with zero padding, (H, W, C) -> (H, W, K)."""
     H, W, C = x.shape
     x = np.pad(x, ((1, 1), (1, 1), (0, 0)))
     kernel = kernel.reshape(3, 3 * C, -1)
     y = np.empty((H, W, kernel.shape[-1]), np.float32)
-    height = _ROWS if W > _WIDE else H
-    for top in range(0, H, height):
+    height = _ROWS if W > _WIDE else -(-H // workers.count)
+
+    def write_rows(top: int) -> None:
         part = y[top : top + height].reshape(-1, y.shape[-1])  # rows of the block
         block = x[top : top + height + 2]
         # Three neighbours of a row side by side: (h + 2, W, 3 C), as rows of 3 C
@@ -121,6 +132,8 @@ def convolve(x: np.ndarray, kernel: np.ndarray, bias: np.ndarray) -> np.ndarray:
             part += three[i * W : i * W + len(part)] @ kernel[i]
         part += bias
         np.maximum(part, 0, out=part)
+
+    workers.run(write_rows, range(0, H, height))
     return y
 
 
@@ -130,7 +143,10 @@ def winograd_kernel(kernel: np.ndarray) -> np.ndarray:
 
 
 def convolve_by_winograd(
-    x: np.ndarray, products: np.ndarray, bias: np.ndarray
+    x: np.ndarray,
+    products: np.ndarray,
+    bias: np.ndarray,
+    workers: Workers = ONE_WORKER,
 ) -> np.ndarray:
     """Compute :func:`convolve` with the kernel of :func:`winograd_kernel`."""
     H, W, C = x.shape
@@ -138,10 +154,12 @@ def convolve_by_winograd(
     rows, columns = 4 * down, 4 * right
     x = np.pad(x, ((1, 1 + rows - H), (1, 1 + columns - W), (0, 0)))
     result = np.empty((rows, columns, products.shape[-1]), np.float32)
-    height = _TILE_ROWS if W > _WIDE else down
-    for top in range(0, rows, 4 * height):
+    height = _TILE_ROWS if W > _WIDE else -(-down // workers.count)
+
+    def write_tiles(top: int) -> None:
         part = result[top : top + 4 * height]
-        block, down = x[top : top + len(part) + 2], len(part) // 4
+        block = x[top : top + len(part) + 2]
+        down = len(part) // 4
         d = np.empty((6, 6, down, right, C), np.float32)
         for i, j in np.ndindex(6, 6):
             d[i, j] = block[i : i + len(part) - 3 : 4, j : j + columns - 3 : 4]
@@ -150,6 +168,8 @@ def convolve_by_winograd(
         y = _both_sides(A_T, y).reshape(4, 4, down, right, -1)
         y = y.transpose(2, 0, 3, 1, 4).reshape(part.shape) + bias
         np.maximum(y, 0, out=part)
+
+    workers.run(write_tiles, range(0, rows, 4 * height))
     return result[:H, :W]
 
 
@@ -248,25 +268,31 @@ class Encoder:
         if mirror:
             views = (squares, squares[:, :, ::-1])
             return np.stack([self.encode(view) for view in views], axis=1)
-        return np.stack(each(self._annotations, squares))
+        if len(squares) > 1:
+            return np.stack(each(self._annotations, squares))
+        with all_cores() as workers:
+            return np.stack([self._annotations(square, workers) for square in squares])
 
-    def _annotations(self, square: np.ndarray) -> np.ndarray:
+    def _annotations(
+        self, square: np.ndarray, workers: Workers = ONE_WORKER
+    ) -> np.ndarray:
         if self.settings.network == "SceneNet":
             x = scene_net(square, self.weights)
         else:
-            x = self._vgg(square[..., ::-1].astype(np.float32) - MEAN)
+            x = self._vgg(square[..., ::-1].astype(np.float32) - MEAN, workers)
         return x.reshape(-1, self.width)
 
-    def _vgg(self, x: np.ndarray) -> np.ndarray:
+    def _vgg(self, x: np.ndarray, workers: Workers) -> np.ndarray:
         """Apply the layers to centred pixels (S, S, 3), B, G, R."""
         for name in self.layers:
             if name.endswith("pool"):
                 x = pool(x)
-            elif name in self._products:
-                bias = self.weights[name][1]
-                x = convolve_by_winograd(x, self._products[name], bias)
+                continue
+            kernel, bias = self.weights[name]
+            if name in self._products:
+                x = convolve_by_winograd(x, self._products[name], bias, workers)
             else:
-                x = convolve(x, *self.weights[name])
+                x = convolve(x, kernel, bias, workers)
         return x
 
     def identity(self) -> Identity:

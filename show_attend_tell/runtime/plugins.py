@@ -146,6 +146,7 @@ class Tab:
             is called when the page has loaded, and there ``addTab(name, onSelect)``.
         styles: style sheets of the folder.
         requires: packages without which the page has no such tab.
+        remedy: the command that installs them.
     """
 
     name: str
@@ -156,6 +157,11 @@ class Tab:
     scripts: tuple[str, ...] = ()
     styles: tuple[str, ...] = ()
     requires: tuple[str, ...] = ()
+    remedy: str = ""
+
+    def missing(self) -> list[str]:
+        """Return the packages that it requires and that are not installed."""
+        return [name for name in self.requires if find_spec(name) is None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -270,6 +276,5 @@ def commands() -> dict[str, "click.Command"]:
 
 
 def tabs() -> list[Tab]:
-    """Return the tabs whose packages are installed."""
-    found = [plugin.tab for plugin in installed() if plugin.tab is not None]
-    return [tab for tab in found if all(map(find_spec, tab.requires))]
+    """Return all tabs, those whose packages are not installed too."""
+    return [plugin.tab for plugin in installed() if plugin.tab is not None]

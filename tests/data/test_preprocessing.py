@@ -19,7 +19,7 @@ from PIL import Image, TiffImagePlugin
 from refusals import refused
 
 from data_prep.data_folder import DataFolder
-from show_attend_tell.data import preprocessing
+from show_attend_tell.data import photo_faults, preprocessing
 from show_attend_tell.data.preprocessing import (
     PHOTO_FORMATS,
     PHOTO_SUFFIXES,
@@ -429,6 +429,15 @@ def test_other_photos_that_are_cut_off_say_so(kind):
 def test_a_progressive_jpeg_that_is_cut_off_says_so():
     whole = as_file(NOISE, "JPEG", progressive=True).getvalue()
     assert fault_of(whole[: len(whole) // 2]).startswith("the file ends early or is")
+
+
+def test_a_photo_that_is_too_costly_is_not_decoded_for_its_message(monkeypatch):
+    decode = mock.Mock()
+    monkeypatch.setattr(photo_faults, "_missing_share", decode)
+    assert "at most 100 scans" in fault_of(many_scans(64, 3000))
+    long = as_file(Image.new("L", (65_536, 1)), "PNG").getvalue()
+    assert "at most 65535 pixels" in fault_of(long)
+    assert not decode.called
 
 
 def test_empty_files_and_zeros_are_named():

@@ -3,21 +3,28 @@
 import dataclasses
 import io
 import json
+import os
+import pickle
+import re
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
 from new_process import python
 from PIL import Image, ImageOps, PngImagePlugin
 from refusals import refused
+from threadpoolctl import threadpool_info
 from tiny_pipeline import DECODING, photo_bytes, with_decoding
 
 import show_attend_tell as sat
 from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.data.preprocessing import UNREADABLE, load_photo
 from show_attend_tell.inference.photos import find_photos, to_input
+from show_attend_tell.inference.pipeline import CaptioningPipeline, load
 from show_attend_tell.inference.request import CaptionRequest
 from show_attend_tell.inference.result import Caption, Failure
+from show_attend_tell.models.pretrained import SHIPPED_LSTM
 from show_attend_tell.runtime.errors import CaptionError, ModelFileError
 
 ROTATED = Image.Exif()
@@ -165,6 +172,29 @@ def test_the_engine_knows_the_number_of_photos(pipeline, captions):
     assert asked == [2, 3]
 
 
+def test_a_photo_is_encoded_and_captioned_with_one_thread_of_a_product(
+    pipeline, photo, monkeypatch
+):
+    """Threads of BLAS that wait in loops are slow beside other programs."""
+    seen = []
+
+    def watch(owner, name):
+        function = getattr(owner, name)
+
+        def watched(*arguments, **options):
+            infos = [x for x in threadpool_info() if x["user_api"] == "blas"]
+            seen.append((name, {info["num_threads"] for info in infos}))
+            return function(*arguments, **options)
+
+        monkeypatch.setattr(owner, name, watched)
+
+    watch(pipeline.engine, "encode")
+    watch(pipeline.engine.generator, "generate")
+    watch(pipeline, "_result")
+    pipeline.caption(photo)
+    assert seen == [("encode", {1}), ("generate", {1}), ("_result", {1})]
+
+
 def test_an_image_gets_the_caption_of_its_file(pipeline, photo):
     expected = pipeline.caption(photo)
     found = pipeline.caption(load_photo(photo))
@@ -289,7 +319,8 @@ def test_images_and_bytes_are_turned_upright(pipeline):
 
 def test_a_list_gives_a_list_and_a_bad_photo_loses_no_other(pipeline, photo, folder):
     grey = np.zeros((20, 30), np.uint8)
-    bad = (b"junk", folder, 3, np.zeros((2, 3, 4, 5), np.uint8), grey / 255)
+    grey_int = grey.astype(np.int64)
+    bad = (b"junk", folder, 3, np.zeros((2, 3, 4, 5), np.uint8), grey_int)
     found = pipeline.caption([photo, *bad, grey, folder / "broken.jpeg"])
     kinds = [type(one) for one in found]
     assert kinds == [Caption, *[Failure] * 5, Caption, Failure]
@@ -298,7 +329,7 @@ def test_a_list_gives_a_list_and_a_bad_photo_loses_no_other(pipeline, photo, fol
     for one, reason in zip(
         found[1:6],
         ("cannot be read as a photo: unknown image", "the folder", "Received: int",
-         "pass a batch as a list", "Received: float64 of shape (20, 30)"),
+         "pass a batch as a list", "Received: int64 of shape (20, 30)"),
         strict=True,
     ):  # fmt: skip
         assert reason in one.reason
@@ -306,6 +337,84 @@ def test_a_list_gives_a_list_and_a_bad_photo_loses_no_other(pipeline, photo, fol
     assert pipeline.caption([]) == []
     with pytest.raises(CaptionError, match="must be a path, bytes"):
         pipeline.caption(None)
+
+
+def test_open_files_buffers_and_numbers_from_0_to_1_are_photos(pipeline, folder):
+    path = folder / "a.png"
+    expected = pipeline.caption(path).square
+    buffer = io.BytesIO()
+    buffer.write(path.read_bytes())  # and is at its end
+    levels = np.asarray(Image.open(path).convert("RGB"))
+    with path.open("rb") as file:
+        forms = (file, buffer, memoryview(path.read_bytes()), levels / 255)
+        for form in forms:
+            caption = pipeline.caption(form)
+            np.testing.assert_array_equal(caption.square, expected)
+        assert pipeline.caption(file).path == path
+    with pytest.raises(CaptionError, match="cannot be read: .*closed"):
+        pipeline.caption(file)
+    with path.open(encoding="latin-1") as text:
+        with pytest.raises(CaptionError, match='open it with the mode "rb"'):
+            pipeline.caption(text)
+    for numbers in (levels.astype(float), levels / 255 - 0.5, levels * np.nan):
+        with pytest.raises(CaptionError, match="must be from 0 to 1. Received"):
+            pipeline.caption(numbers)
+
+
+def test_an_iterable_gives_the_captions_of_a_list(pipeline, folder):
+    paths = [folder / "a.png", folder / "b.JPG"]
+    expected = [caption.text for caption in pipeline.caption(paths)]
+    contents = {path.name: path.read_bytes() for path in paths}
+    for several in ((path for path in paths), set(paths[:1]), contents.values()):
+        found = [caption.text for caption in pipeline.caption(several)]
+        assert found == expected[: len(found)]
+    mixed = [paths[0], contents["b.JPG"]]
+    assert [one.text for one in pipeline.caption_photos(mixed)] == expected
+
+
+@pytest.mark.parametrize(
+    "url", ["https://example.org/a.jpg", "HTTP://a/b", "data:image/png;base64,AA"]
+)
+def test_a_url_is_named_as_one(pipeline, url):
+    for photo in (url, Path(url)):
+        with pytest.raises(CaptionError, match="a URL, and nothing is fetched"):
+            pipeline.caption(photo)
+
+
+def test_an_unknown_option_names_the_nearest(pipeline, folder):
+    with pytest.raises(TypeError, match="no option 'beams', nearest: beam"):
+        pipeline.caption(folder / "a.png", beams=3)
+    with pytest.raises(TypeError, match="no option 'x'; the options are method, beam"):
+        pipeline.caption(folder / "a.png", x=3)
+
+
+def test_a_loaded_pipeline_is_pickled_as_its_files(folder, monkeypatch):
+    loaded = load(os.path.relpath(SHIPPED_LSTM), engine="reference")
+    content = pickle.dumps(loaded)
+    assert len(content) < 2000
+    monkeypatch.chdir("/")
+    again = pickle.loads(content)
+    photo = folder / "a.png"
+    assert again.caption(photo).text == loaded.caption(photo).text
+    assert (
+        repr(again)
+        == repr(loaded)
+        == (f"CaptioningPipeline({SHIPPED_LSTM.name}, engine: NumPy)")
+    )
+    with pytest.raises(TypeError, match="save the captioner and load it"):
+        pickle.dumps(CaptioningPipeline(loaded.engine))
+
+
+@pytest.mark.parametrize("name", ["nope", "photo.jpg", ""])
+def test_a_model_that_is_absent_is_named_as_it_was_typed(name, tmp_path):
+    message = f"^{name!r}: no such model: .* no run in {re.escape(str(tmp_path))}; "
+    with pytest.raises(ModelFileError, match=message):
+        load(name, runs=tmp_path)
+
+
+def test_an_unknown_engine_is_refused(pipeline):
+    with pytest.raises(CaptionError, match="`engine` must be auto, reference or keras"):
+        load(pipeline.file, engine="numpy")
 
 
 QUIET = """

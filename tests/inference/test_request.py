@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from show_attend_tell.cli.caption import caption
-from show_attend_tell.inference.request import CaptionRequest
+from show_attend_tell.inference.request import CaptionOptions, CaptionRequest
 from show_attend_tell.runtime.errors import CaptionError
 
 
@@ -21,6 +21,14 @@ def test_every_field_with_a_help_text_is_an_option_of_the_command_line():
     assert expected
     assert {name: helps[name] for name in expected} == expected
     assert not {"method", "temperature", "samples"} & helps.keys()
+
+
+CHOOSE_MODELS = {"models", "mirror", "reranker", "encoder_weights", "engine"}
+
+
+def test_the_typed_options_are_the_fields_that_choose_no_model():
+    fields = {field.name for field in dataclasses.fields(CaptionRequest)}
+    assert set(CaptionOptions.__annotations__) == fields - CHOOSE_MODELS
 
 
 @pytest.mark.parametrize(

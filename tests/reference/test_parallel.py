@@ -30,10 +30,39 @@ def test_results_keep_the_order_of_the_photos(monkeypatch):
     assert blas_threads() == before
 
 
-def test_one_photo_keeps_all_threads_of_a_product():
+def test_one_photo_has_one_thread_of_a_product():
+    """Threads that wait in loops take the processors from other programs."""
     before = blas_threads()
-    assert parallel.each(lambda photo: blas_threads(), [0]) == [before]
+    inside = parallel.each(lambda photo: blas_threads(), [0])
+    assert set(inside[0]) == {1}
     assert parallel.each(lambda photo: photo, []) == []
+    assert blas_threads() == before
+
+
+def test_the_limit_ends_with_the_last_caller():
+    before = blas_threads()
+    with parallel.one_blas_thread:
+        with parallel.one_blas_thread:
+            assert set(blas_threads()) == {1}
+        assert set(blas_threads()) == {1}
+    assert blas_threads() == before
+
+
+def test_parts_of_a_photo_are_computed_by_all_workers(monkeypatch):
+    monkeypatch.setattr(parallel, "CORES", 2)
+    both = threading.Barrier(2)
+    done = []
+    with parallel.all_cores() as workers:
+        assert workers.count == 2
+        assert set(blas_threads()) == {1}
+        workers.run(lambda part: done.append((both.wait(60), part)), range(2))
+    assert sorted(part for _, part in done) == [0, 1]
+
+
+def test_an_error_of_a_part_is_raised(monkeypatch):
+    monkeypatch.setattr(parallel, "CORES", 2)
+    with parallel.all_cores() as workers, pytest.raises(ZeroDivisionError):
+        workers.run(lambda part: 1 // part, range(2))
 
 
 def test_an_error_of_a_photo_is_raised_and_the_threads_are_restored():

@@ -139,7 +139,7 @@ def test_every_photo_is_used_once_an_epoch(work, started):
 def test_a_run_is_not_replaced_when_its_initial_model_is_absent(work, started):
     folder = started / "tiny"
     before = (folder / "model.keras").read_bytes()
-    absent = r"absent/model.keras: no such model"
+    absent = r"'absent': no such model"
     with refused(ModelFileError, absent):
         further(work, started, "tiny", overwrite=True, init_from="absent")
     assert (folder / "model.keras").read_bytes() == before

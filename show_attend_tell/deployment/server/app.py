@@ -6,9 +6,10 @@ from importlib.resources import files
 
 import jinja2
 import pydantic
-from fastapi import FastAPI, Request
+from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, Response
+from fastapi.routing import APIRoute
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
@@ -20,6 +21,7 @@ from show_attend_tell.deployment.server.captions import (
     max_beam,
     model_info,
 )
+from show_attend_tell.deployment.server.fields import require_known_fields
 from show_attend_tell.deployment.server.middleware import Guard, refusal
 from show_attend_tell.deployment.server.photo_programs import add_photo_programs
 from show_attend_tell.deployment.server.request_queue import RequestQueue
@@ -72,7 +74,8 @@ def create_app(
         queue_limit: requests that may run or wait together; others are refused.
         hosts: accepted values of the header Host. Others are refused, so that a page
             of another site cannot reach the server through another name.
-        tabs: further tabs of the page, with their services.
+        tabs: further tabs of the page, with their services. Where packages of a tab are
+            missing, page and services name them.
     """
     queue = RequestQueue(queue_limit)
     app = FastAPI(
@@ -82,13 +85,15 @@ def create_app(
         docs_url=None,  # FastAPI's own pages load scripts from elsewhere
         redoc_url=None,
         responses=_REFUSALS,
+        dependencies=[Depends(require_known_fields)],
     )
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))
     most = uploads.MEGABYTES * 4_000_000 // 3 + _FORM_BYTES  # of a photo in base64
     app.add_middleware(Guard, max_bytes=most, message=uploads.size_message())
     _add_refusals(app)
     pages = _add_tabs(app, tabs, queue)
-    _add_page(app, pipelines, examples, pages)
+    missing = [tab for tab in tabs if tab.missing()]
+    _add_page(app, pipelines, examples, pages, missing)
     add_captions(app, pipelines, queue)
     add_review(app, pipelines)
     add_photo_programs(app, pipelines, queue)
@@ -100,8 +105,9 @@ def _add_page(
     pipelines: Mapping[str, CaptioningPipeline],
     examples: Sequence[tuple[str, bytes, str]],
     pages: Mapping[Tab, str],
+    missing: Sequence[Tab],
 ) -> None:
-    html = _render(pages)
+    html = _render(pages, missing)
 
     @app.api_route("/", methods=_READ, include_in_schema=False)
     async def page() -> HTMLResponse:
@@ -142,6 +148,9 @@ def _add_tabs(app: FastAPI, tabs: Sequence[Tab], queue: RequestQueue) -> dict[Ta
     for tab in tabs:
         try:
             router = tab.router(queue)
+            if tab.missing():
+                _add_refusal(app, tab, router)
+                continue
             html = (tab.folder / "tab.html").read_text(encoding="utf-8")
             app.include_router(router)
         except Exception as error:  # of a stranger's code
@@ -152,7 +161,22 @@ def _add_tabs(app: FastAPI, tabs: Sequence[Tab], queue: RequestQueue) -> dict[Ta
     return pages
 
 
-def _render(pages: Mapping[Tab, str]) -> str:
+def _add_refusal(app: FastAPI, tab: Tab, router: APIRouter) -> None:
+    """Let the services of a tab, which cannot run, name the packages they need."""
+    needed = f"the tab {tab.title} needs {', '.join(tab.missing())}"
+    remedy = f"run {tab.remedy}, " if tab.remedy else "install it, "
+
+    async def refuse() -> None:
+        raise HTTPException(404, f"{needed}; {remedy}then start the server again")
+
+    for route in router.routes:
+        if isinstance(route, APIRoute):
+            app.add_api_route(
+                route.path, refuse, methods=list(route.methods), include_in_schema=False
+            )
+
+
+def _render(pages: Mapping[Tab, str], missing: Sequence[Tab]) -> str:
     """Return the page with the elements of further tabs."""
     environment = jinja2.Environment(
         autoescape=True,
@@ -161,7 +185,7 @@ def _render(pages: Mapping[Tab, str]) -> str:
         keep_trailing_newline=True,
     )
     template = environment.from_string(_PAGE.read_text(encoding="utf-8"))
-    return template.render(tabs=list(pages.items()))
+    return template.render(tabs=list(pages.items()), missing=missing)
 
 
 def _add_refusals(app: FastAPI) -> None:

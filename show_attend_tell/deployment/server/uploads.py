@@ -6,6 +6,7 @@ from PIL import Image
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartParser
 
+from show_attend_tell.data.photo_faults import describe_fault
 from show_attend_tell.data.preprocessing import (
     HAS_AVIF,
     LONGEST_SIDE,
@@ -13,7 +14,7 @@ from show_attend_tell.data.preprocessing import (
     pillow_warnings_ignored,
 )
 from show_attend_tell.deployment.server.avif_sizes import avif_sizes
-from show_attend_tell.runtime.errors import one_line
+from show_attend_tell.runtime.errors import PhotoError
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
 if HAS_AVIF:
@@ -45,9 +46,9 @@ def open_upload(content: bytes) -> Image.Image:
     except HTTPException:
         raise
     except Exception as error:  # decoders of damaged files raise errors of any class
-        reason = "no known image format"
-        if not isinstance(error, Image.UnidentifiedImageError):
-            reason = one_line(error)
+        reason = str(error).partition("cannot be read as a photo: ")[2]
+        if not isinstance(error, PhotoError):
+            reason = describe_fault(error, content)
         raise HTTPException(
             415,
             f"`photo` must be a photo ({', '.join(FORMATS)}) that can be read. "

@@ -108,6 +108,7 @@ _TAB = Tab(
     scripts=("digits_figures.js", "digits.js"),
     styles=("digits.css",),
     requires=("tensorflow",),
+    remedy="pip install 'show-attend-tell[train]'",
 )
 
 plugin = Plugin(

@@ -7,7 +7,7 @@ import click
 from show_attend_tell.cli.caption import print_results
 from show_attend_tell.cli.options import (
     PATH,
-    Verb,
+    FilesVerb,
     attention_option,
     page_option,
     print_failures,
@@ -24,7 +24,7 @@ evaluation_lexicon = click.Option(
 
 
 @click.command(
-    cls=Verb, interrupted="run the same command again; with --out it continues"
+    cls=FilesVerb, interrupted="run the same command again; with --out it continues"
 )
 @click.argument("crops", nargs=-1, required=True, type=PATH, metavar="CROP...")
 @click.option(

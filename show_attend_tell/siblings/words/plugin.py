@@ -101,6 +101,7 @@ _TAB = Tab(
     scripts=("reading.js",),
     styles=("reading.css",),
     requires=("tensorflow",),
+    remedy="pip install 'show-attend-tell[train]'",
 )
 
 plugin = Plugin(

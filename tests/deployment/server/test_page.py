@@ -120,6 +120,14 @@ def test_words_appear_one_by_one_unless_motion_is_reduced(page, tmp_path):
     assert len(words(page)) == len(announced.split())
 
 
+def test_the_tabs_and_errors_need_no_style_of_a_plug_in(page):
+    tab = page.find_element(By.ID, "tab-folder")
+    assert tab.size["height"] >= 44
+    assert tab.value_of_css_property("border-left-width") == "0px"
+    error = page.find_element(By.ID, "folder-error")
+    assert error.value_of_css_property("font-weight") == "600"
+
+
 def test_the_note_of_an_example_takes_one_line(page):
     lines = page.execute_script(
         "const example = document.querySelector('#examples button');"

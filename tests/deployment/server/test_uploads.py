@@ -1,5 +1,6 @@
 """Uploads: limits, formats by content, decompression bombs."""
 
+import re
 import socket
 import tempfile
 
@@ -103,9 +104,19 @@ def test_any_error_of_a_decoder_is_a_refusal(monkeypatch, method):
     assert caught.value.status_code == 415
 
 
+def test_a_photo_that_is_cut_off_says_how_much_is_missing():
+    pixels = np.random.default_rng(1).integers(0, 256, (80, 60, 3), np.uint8)
+    whole = image_bytes(Image.fromarray(pixels), "JPEG")
+    with pytest.raises(HTTPException) as caught:
+        open_upload(whole[: len(whole) // 2])
+    assert caught.value.status_code == 415
+    found = r"the file ends early, the lower \d\d% of the picture is missing"
+    assert re.search(found, caught.value.detail)
+
+
 def test_formats_that_are_not_named_are_refused():
     for kind in ("PPM", "ICO", "TGA", "PCX", "SGI", "DDS"):
-        with pytest.raises(HTTPException, match="no known image format"):
+        with pytest.raises(HTTPException, match="unknown image format"):
             open_upload(encoded(kind))
 
 

@@ -1,5 +1,9 @@
 """Digits and words over HTTP: glimpses, drawings, words, and refusals."""
 
+import dataclasses
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import requests
@@ -10,6 +14,7 @@ from tiny_pipeline import photo_bytes, tiny_pipeline
 from tiny_reader import crop_bytes, drawn_crop, random_reader
 from tiny_tabs import tiny_tabs, words_with
 
+from show_attend_tell.runtime import plugins
 from show_attend_tell.siblings.digits.ram.prediction import Predictor
 from show_attend_tell.siblings.words.generation import Searcher
 from show_attend_tell.siblings.words.page_reader import PageReader
@@ -109,6 +114,69 @@ def test_without_models_there_are_no_such_services(address):
         assert tabs(other) == []
         assert drawn(other, 0).status_code == 404
         assert post(other, READ).status_code in (404, 405)
+
+
+def test_without_their_packages_the_services_name_them(address):
+    tabs = [
+        dataclasses.replace(tab, requires=("no_such_package", "numpy"))
+        for tab in plugins.tabs()
+    ]
+    with serving({"tiny": tiny_pipeline()}, tabs=tabs) as other:
+        assert requests.get(f"{other}/about", timeout=60).json()["tabs"] == []
+        page = requests.get(other, timeout=60).text
+        assert "Not installed: Digits and Words; run <code>pip install" in page
+        for response in (drawn(other, 0), post(other, READ), post(other, CLASSIFY)):
+            assert response.status_code == 404
+            error = response.json()["error"]
+            assert "needs no_such_package; run pip install 'show-attend" in error
+            assert "\n" not in error
+    assert "Not installed" not in requests.get(address, timeout=60).text
+
+
+WITHOUT_KERAS = """
+import sys
+for name in ("keras", "tensorflow", "jax", "h5py", "scipy"):
+    sys.modules[name] = None
+from show_attend_tell.deployment.server.request_queue import RequestQueue
+from show_attend_tell.runtime import plugins
+for tab in plugins.tabs():
+    print(tab.name, len(tab.router(RequestQueue(1)).routes))
+"""
+
+
+def test_the_services_are_known_without_keras():
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_KERAS], capture_output=True, text=True
+    )
+    assert (done.stdout, done.stderr) == ("digits 2\nreading 1\n", "")
+
+
+@pytest.mark.parametrize(
+    ("service", "query", "form", "text"),
+    [
+        (
+            "digits/draw",
+            "sead=5",
+            None,
+            "'sead' is no field of this service; did you mean `seed`?",
+        ),
+        ("digits/draw", "seed=1&seed=2", None, "`seed` is there 2 times"),
+        ("digits/classify", "", {"sead": 1}, "'sead' is no field"),
+        ("digits/classify", "seed=1", {}, "`seed` belongs in the form"),
+        ("read", "", {"seed": 1}, "'seed' is no field of this service; remove it"),
+    ],
+)
+def test_fields_that_the_services_do_not_have_are_refused(
+    address, service, query, form, text
+):
+    path = f"{service}?{query}"
+    if form is None:
+        response = requests.get(f"{address}/{path}", timeout=60)
+    else:
+        content = crop_bytes() if service == READ else drawing_bytes()
+        response = served.post(address, path, content, "w.png", **form)
+    assert response.status_code == 422
+    assert text in response.json()["error"]
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from data_prep.preparation import Preparation, Prepared
 from show_attend_tell.data.preprocessing import is_photo, load_photo
 from show_attend_tell.runtime.errors import DataError, PhotoError
 from show_attend_tell.runtime.files import atomic_path, atomic_write
+from show_attend_tell.runtime.folders import walk_folders
 from show_attend_tell.runtime.machine import usable_cores
 from show_attend_tell.runtime.progress import progress_bar
 from show_attend_tell.runtime.untrusted import reading
@@ -100,7 +101,12 @@ def load_grounds(folder: str) -> list[np.ndarray]:
         return []
     if not Path(folder).is_dir():
         raise DataError(f"{folder}: no such folder; name a folder of photos")
-    paths = sorted(path for path in Path(folder).rglob("*") if is_photo(path))
+    paths = sorted(
+        Path(entry.path)
+        for listing in walk_folders(folder)
+        for entry in listing.files
+        if is_photo(entry.name)
+    )
     step = max(1, len(paths) / _MOST_PHOTOS)
     grounds = []
     for k in range(min(len(paths), _MOST_PHOTOS)):

@@ -13,6 +13,7 @@ from unittest import mock
 import numpy as np
 import pytest
 from made_up_words import FONTS, crop_bytes, renderer
+from PIL import Image
 from refusals import refused
 
 from data_prep.prepare import prepare
@@ -208,6 +209,13 @@ def test_an_absent_file_of_the_settings_is_named(tmp_path, listed, key):
     absent = tmp_path / "absent"
     with refused(DataError, f"{absent}: no such "):
         prepare(settings(listed, **{key: str(absent)}), None, tmp_path)
+
+
+def test_photos_of_systems_are_no_grounds(tmp_path):
+    for place in ("", "@eaDir", "$RECYCLE.BIN", "2019"):
+        (tmp_path / place).mkdir(exist_ok=True)
+        Image.new("L", (40, 30), 90).save(tmp_path / place / "a.png")
+    assert len(load_grounds(str(tmp_path))) == 2
 
 
 def test_grounds_are_photos_that_can_be_decoded(tmp_path):
