@@ -80,7 +80,8 @@ def test_a_file_of_words_is_resumed(model_file, search, folder, tmp_path, capsys
     assert whole.summary() == f"{out}: 4 words written"
     complete = out.read_bytes()
     rows = [json.loads(line) for line in complete.splitlines()]
-    assert [set(row) for row in rows] == [{"path", "word", "log_prob", "made_by"}] * 4
+    fields = {"path", "word", "log_prob", "made_by", "photo"}
+    assert [set(row) for row in rows] == [fields] * 4
     out.write_bytes(complete[: complete.index(b"\n") + 20])
     again = read_into_file(search, model_file, [folder], out)
     assert again.summary() == f"{out}: 3 words written, 1 already present"
