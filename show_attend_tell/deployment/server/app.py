@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
+from typing import Any
 
 import jinja2
 import pydantic
@@ -45,7 +46,7 @@ class Refusal(pydantic.BaseModel):
 
 
 # OpenAPI's descriptions of responses that are errors.
-_REFUSALS = {
+_REFUSALS: dict[int | str, dict[str, Any]] = {
     code: {"model": Refusal, "description": text}
     for code, text in {
         400: "The request is malformed.",
@@ -172,7 +173,10 @@ def _add_refusal(app: FastAPI, tab: Tab, router: APIRouter) -> None:
     for route in router.routes:
         if isinstance(route, APIRoute):
             app.add_api_route(
-                route.path, refuse, methods=list(route.methods), include_in_schema=False
+                route.path,
+                refuse,
+                methods=list(route.methods or ()),
+                include_in_schema=False,
             )
 
 

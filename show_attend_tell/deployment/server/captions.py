@@ -148,8 +148,9 @@ def _caption_upload(
         raise HTTPException(422, str(error)) from None
     region = seen_region(image.size, pipeline.engine.side, pipeline.engine.resize)
     sizes = (*image.size, *image.size)
-    values = {"locations": None, "region": None, "region_words": None}
-    values |= caption.to_dict()
+    # Null where the caption has no such value.
+    absent = {"locations": None, "region": None, "region_words": None}
+    values = absent | caption.to_dict()
     del values["path"]
     return values | {
         "described": words_in_photo(io.BytesIO(content)),

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Mapping
+from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
@@ -30,14 +31,18 @@ _HELD_SECONDS = 5  # after which a request is sent again
 
 
 def refusal(
-    scope: Scope, status: int, message: str, headers: Mapping[str, str] | None = None
+    scope: Mapping[str, Any],
+    status: int,
+    message: str,
+    headers: Mapping[str, str] | None = None,
 ) -> JSONResponse:
     """Return an error as one line of JSON, in the protocol of the request's path.
 
     Ollama's paths begin with /api/, OpenAI's with /v1/. Their errors have no status 415
     or 422, and are logged, because photo programs run without a person.
     """
-    path, body = scope["path"], {"error": message}
+    path = scope["path"]
+    body: dict[str, object] = {"error": message}
     if path.startswith(("/api/", "/v1/")):
         status = 400 if status in (415, 422) else status
         request = f"{scope['method']} {quote(path)}"

@@ -14,7 +14,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import anyio
 from fastapi import FastAPI, Request
@@ -111,12 +111,17 @@ class OpenAIQuery(BaseModel):
     @property
     def structured(self) -> str | None:
         """The field that asks for more than a sentence."""
-        chosen = {"response_format": self.response_format}
-        chosen |= {"text.format": self.text and self.text.format}
+        chosen = {
+            "response_format": self.response_format,
+            "text.format": self.text.format if self.text else None,
+        }
         for name, form in chosen.items():
             if form and form.type != "text":
                 return name
         return "tools" if self.tools or self.functions else None
+
+
+Query = TypeVar("Query", OllamaQuery, OpenAIQuery)
 
 
 class _Answer(NamedTuple):
@@ -208,7 +213,7 @@ def add_photo_programs(
         return _model(_find(pipelines, name))
 
 
-async def _read(request: Request, kind: type[BaseModel]) -> BaseModel:
+async def _read(request: Request, kind: type[Query]) -> Query:
     """Return a request's body, whatever its Content-Type, as curl's may be a form.
 
     Raises:
@@ -369,7 +374,7 @@ def _response(answer: _Answer) -> Response:
     text = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
     item = {"type": "message", "role": "assistant", "id": place["item_id"]}
     absent = "error", "incomplete_details", "instructions", "temperature", "top_p"
-    body = {
+    body: dict[str, Any] = {
         "id": f"resp_{uuid.uuid4().hex}",
         "object": "response",
         "created_at": int(time.time()),
@@ -397,7 +402,7 @@ def _response(answer: _Answer) -> Response:
     begun = body | {"status": "in_progress", "output": []}
     empty = item | {"status": "in_progress", "content": []}
     delta = {"content_index": 0, "delta": answer.text, "logprobs": []}
-    steps = {
+    steps: dict[str, dict[str, Any]] = {
         "created": {"response": begun},
         "output_item.added": {"output_index": 0, "item": empty},
         "content_part.added": {**place, "content_index": 0, "part": text},

@@ -69,14 +69,13 @@ def add_review(app: FastAPI, pipelines: Mapping[str, CaptioningPipeline]) -> Non
         """Return approved captions as a table, or as XMP sidecars in an archive."""
         write = {"csv": _table, "xmp": _archive}[review.form]
         _require_distinct(review.captions)
-        authors = {
-            caption.model: None for caption in review.captions if not caption.edited
-        }
-        for name in authors.keys() - pipelines.keys():
-            raise HTTPException(
-                422, f"`model` must be one of {list(pipelines)}. Received: {name!r}"
-            )
-        authors = {name: made_by(pipelines[name]) for name in authors}
+        authors = {}
+        for name in {one.model for one in review.captions if not one.edited}:
+            if name not in pipelines:
+                raise HTTPException(
+                    422, f"`model` must be one of {list(pipelines)}. Received: {name!r}"
+                )
+            authors[name] = made_by(pipelines[name])
         content = write(review.captions, authors)
         return Response(content, media_type=_MEDIA[review.form])
 

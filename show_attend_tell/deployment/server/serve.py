@@ -55,7 +55,8 @@ def server_of(app: ASGIApp) -> uvicorn.Server:
     logger.addFilter(_is_unexpected)
     config = uvicorn.Config(
         _count_responses(app),
-        http=functools.partial(LimitedConnection, open_connections=set()),
+        # Called as a class is.
+        http=functools.partial(LimitedConnection, open_connections=set()),  # type: ignore[arg-type]
         ws="none",
         lifespan="off",
         log_config=None,
@@ -114,7 +115,9 @@ class LimitedConnection(HttpToolsProtocol):
         self.__unused = 0  # bytes received since the last part of a request
         self.__waiting = 0  # requests without a complete response
 
-    def connection_made(self, transport: asyncio.Transport) -> None:
+    def connection_made(  # type: ignore[override]  # a Transport, as Uvicorn's
+        self, transport: asyncio.Transport
+    ) -> None:
         """Start the time limit of the first request; refuse too many connections."""
         super().connection_made(transport)
         self.__transport = transport

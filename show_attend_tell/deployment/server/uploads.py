@@ -16,7 +16,7 @@ from show_attend_tell.data.preprocessing import (
 from show_attend_tell.deployment.server.avif_sizes import avif_sizes
 from show_attend_tell.runtime.errors import PhotoError
 
-FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
+FORMATS: tuple[str, ...] = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
 if HAS_AVIF:
     FORMATS += ("AVIF",)
 MEGABYTES = 20  # of the largest file
