@@ -51,13 +51,13 @@ DEMO_PHOTO := scene-test-00004
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
 .PHONY: help demo prepare features train eval caption doctor reproduce \
-	test nightly test-nightly test-slow test-jax test-cluster test-install test-floors torture fuzz audit check format clean bench dist docs docs-packages notebook
+	test nightly test-nightly test-without-siblings test-slow test-jax test-cluster test-install test-floors torture fuzz audit check format clean bench dist docs docs-packages notebook
 .DELETE_ON_ERROR:
 
 help:
 	@sed -n '2,/^$$/s/^# \{0,1\}//p' Makefile
 	@echo "Targets: demo, prepare features train eval caption, doctor"
-	@echo "test nightly, test-nightly test-slow test-jax test-cluster test-install test-floors torture fuzz"
+	@echo "test nightly, test-nightly test-without-siblings test-slow test-jax test-cluster test-install test-floors torture fuzz"
 	@echo "audit check format, bench reproduce, dist, docs notebook, clean"
 
 # Use the first Python 3.11 or newer that can make virtual environments.
@@ -119,9 +119,14 @@ test: $(INSTALLED)
 # others still run.
 nightly: $(INSTALLED)
 	$(MAKE) --keep-going -j1 test-nightly test-slow test-jax test-cluster torture \
+	  test-without-siblings \
 	  test-install test-floors JAX_CASES='$(GENERAL)'
 
 # Run the further cases of each matrix.
+# The rest works in a copy without the plug-ins of the package.
+test-without-siblings: $(INSTALLED)
+	$(BIN) .ci/without_siblings.py -m '$(QUICK)' $(PARALLEL) $(ARGS)
+
 test-nightly: $(INSTALLED)
 	$(BIN) -m pytest -m 'nightly and $(GENERAL)' $(PARALLEL) $(ARGS)
 
@@ -173,7 +178,7 @@ bench: $(INSTALLED)
 
 # List the rows of docs/reproduction.md, or run ROWS and write the page again.
 reproduce: $(INSTALLED)
-	$(BIN) docs/reproduction.py $(ROWS) $(if $(DATA),--data '$(DATA)') $(ARGS)
+	$(BIN) research/reproduction.py $(ROWS) $(if $(DATA),--data '$(DATA)') $(ARGS)
 
 # Build the documentation site in site/, without a network once packages and ONNX Runtime are fetched.
 docs: docs-packages

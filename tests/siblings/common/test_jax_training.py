@@ -15,7 +15,7 @@ import tiny_reader
 from show_attend_tell.runtime.errors import TrainingError
 from show_attend_tell.siblings.digits.data import make_pictures
 
-DOCS = Path(__file__).parents[2] / "docs"
+RESEARCH = Path(__file__).parents[3] / "research"
 if keras.backend.backend() != "jax":
     pytest.skip("needs KERAS_BACKEND=jax", allow_module_level=True)
 
@@ -28,9 +28,9 @@ MADE = {
 
 @pytest.fixture
 def tool(monkeypatch):
-    """The names of docs/jax_training.py."""
-    monkeypatch.syspath_prepend(str(DOCS))
-    return runpy.run_path(str(DOCS / "jax_training.py"))
+    """The names of research/jax_training.py."""
+    monkeypatch.syspath_prepend(str(RESEARCH))
+    return runpy.run_path(str(RESEARCH / "jax_training.py"))
 
 
 @pytest.mark.parametrize("clutter", [0, 4])

@@ -1,9 +1,9 @@
-"""Compare where captioners look while they read the same captions.
+r"""Compare where captioners look while they read the same captions.
 
-    python docs/decoder_comparison.py flickr8k_soft LSTM=flickr8k_soft \\
+    python research/decoder_comparison.py flickr8k_soft LSTM=flickr8k_soft \
         Transformer=flickr8k_transformer [--work prepared] [--runs experiments/runs]
-    python docs/decoder_comparison.py scenes LSTM=scenes \\
-        Transformer=scenes_transformer \\
+    python research/decoder_comparison.py scenes LSTM=scenes \
+        Transformer=scenes_transformer \
         --split test --photo scene-test-00004 --figure docs/images/scene-4-decoders.jpg
 
 Every model reads the first caption of each photo of the split. Printed is a table

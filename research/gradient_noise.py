@@ -1,8 +1,8 @@
 """Measure the noise of hard attention's sampled gradient beside the exact gradient.
 
-    python docs/gradient_noise.py              signal to noise of the gradient of f_att
-    python docs/gradient_noise.py --sizes      the same by number of locations
-    python docs/gradient_noise.py --marginal   log p of captions by three objectives
+    python research/gradient_noise.py              signal to noise of f_att's gradient
+    python research/gradient_noise.py --sizes      the same by number of locations
+    python research/gradient_noise.py --marginal   log p of captions by three objectives
 
 The problem is small enough to sum over every sequence of locations: drawn scenes of two
 objects (``prepare`` and ``features`` of the experiment scenes first), 2 x 2 locations,

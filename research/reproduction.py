@@ -1,9 +1,9 @@
 """Run rows of ``experiments/reproduction/rows.toml``, write docs/reproduction.md.
 
-    python docs/reproduction.py                        list rows with cost and state
-    python docs/reproduction.py ROW ROW --data DIR     run rows, then write the page
-    python docs/reproduction.py ROW --cluster ADDRESS  train its seeds side by side
-    python docs/reproduction.py --write                write the page alone
+    python research/reproduction.py                        list rows with cost and state
+    python research/reproduction.py ROW ROW --data DIR     run rows, then write the page
+    python research/reproduction.py ROW --cluster ADDRESS  train its seeds side by side
+    python research/reproduction.py --write                write the page alone
 
 A row is an experiment with changed settings and some seeds. To run it is to prepare
 absent data and features, to train the runs ``<row>-seed-<n>``, where interrupted ones
@@ -41,7 +41,7 @@ PAGE = ROOT / "docs" / "reproduction.md"
 NOT_RUN = "not run yet"
 VERDICTS = ("reproduced", "partly", "not", "untestable here", "not claimed")
 RUNS, WORK = Path("experiments/runs"), Path("prepared")
-TRAINED = "trained.json"  # in a run of docs/jax_training.py: how it was trained
+TRAINED = "trained.json"  # in a run of research/jax_training.py: how it was trained
 _DIGITS = 4  # decimals in result files
 _SHARES = {"exact_match", "pointing", "pointing_centre", "pointing_mass"}
 _HEAD = """\
@@ -200,7 +200,7 @@ def _kept(scores: dict) -> dict:
 
 
 def _is_trained_on_jax(experiment) -> bool:
-    """Return whether docs/jax_training.py trained a run, with the row's settings."""
+    """Return whether jax_training.py trained a run, with the settings of the row."""
     folder = RUNS / experiment.name
     if not (folder / TRAINED).exists():
         return False
@@ -213,7 +213,7 @@ def _is_trained_on_jax(experiment) -> bool:
 
 
 def _trained_on_jax(folder: Path) -> dict:
-    """Return how a run was trained, if docs/jax_training.py trained it."""
+    """Return how a run was trained, if research/jax_training.py trained it."""
     file = folder / TRAINED
     return {"training": json.loads(file.read_text("utf-8"))} if file.exists() else {}
 
@@ -322,7 +322,7 @@ def _commands_of(name: str, rows: dict, result: dict) -> list[str]:
         prepare = commands(name, rows, on_jax)["prepare"]
         lines += [
             f"    {shlex.join(['show-attend-tell', 'prepare', *prepare])}",
-            "    KERAS_BACKEND=jax python docs/jax_training.py "
+            "    KERAS_BACKEND=jax python research/jax_training.py "
             f"{name} --seeds {','.join(on_jax)}",
         ]
     measured = any("revision" in run and "source" not in run for run in found)

@@ -1,6 +1,6 @@
 """Draw the figures of siblings.md from trained runs.
 
-    python docs/sibling_figures.py --work prepared --runs experiments/runs
+    python research/sibling_figures.py --work prepared --runs experiments/runs
 
 The runs are those of ram_mnist, draw_cluttered and draw_mnist; a run that is absent is
 named, and its figure is left as it is.
@@ -29,7 +29,7 @@ from show_attend_tell.siblings.digits.ram.figures import glimpses_of
 from show_attend_tell.siblings.digits.ram.models import CLASSIFIERS
 from show_attend_tell.siblings.digits.ram.prediction import Predictor
 
-_IMAGES = Path(__file__).resolve().parent / "images"
+_IMAGES = Path(__file__).resolve().parents[1] / "docs" / "images"
 _ROWS = 4
 _DPI = 110
 

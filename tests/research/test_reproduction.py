@@ -14,8 +14,8 @@ from random_weights import randomised
 from show_attend_tell.config.experiments import load_experiment, rename
 from show_attend_tell.config.settings import experiment_to_toml
 
-ROOT = Path(__file__).resolve().parents[1]
-TOOL = runpy.run_path(str(ROOT / "docs" / "reproduction.py"))
+ROOT = Path(__file__).resolve().parents[2]
+TOOL = runpy.run_path(str(ROOT / "research" / "reproduction.py"))
 CLAIMS, ROWS = TOOL["read_table"]()
 RESULTS = TOOL["read_results"]()
 
@@ -219,7 +219,7 @@ def test_rows_that_have_results_are_skipped(monkeypatch, capsys):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["moving baseline", "other samples"])
 def test_sampled_gradients_of_the_small_problem_are_the_exact_one_on_average(kind):
-    script = runpy.run_path(str(ROOT / "docs" / "gradient_noise.py"))
+    script = runpy.run_path(str(ROOT / "research" / "gradient_noise.py"))
     rng, size = np.random.default_rng(3), script["BATCH"]
     words = [*script["SPECIAL"], *"abcdef"]
     a = 2 * rng.standard_normal((size, 4, 6)).astype("f4")

@@ -1,6 +1,6 @@
 """Train rows of digits and words on a GPU, by Keras' JAX backend, all seeds together.
 
-    KERAS_BACKEND=jax python docs/jax_training.py ROW --seeds 1,2 --set KEY=VALUE
+    KERAS_BACKEND=jax python research/jax_training.py ROW --seeds 1,2 --set KEY=VALUE
 
 The models, losses, gradients and optimisers are those of ``train``, and the prepared
 data are the same. What differs: the seeds of a row are trained side by side by
@@ -322,7 +322,7 @@ def main() -> None:
     folders = [runs.open_run(x, RUNS, False, given.overwrite) for x in experiments]
     models = train(experiments)
     about = {
-        "command": shlex.join(["python", "docs/jax_training.py", *sys.argv[1:]]),
+        "command": shlex.join(["python", "research/jax_training.py", *sys.argv[1:]]),
         "revision": git_revision(),
         "machine": f"{jax.devices()[0].device_kind}, JAX {jax.__version__}",
         "seconds": round(time.monotonic() - started),

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-DOCS = Path(__file__).parents[1] / "docs"
-drawn_digits = runpy.run_path(str(DOCS / "drawn_digits.py"))["drawn_digits"]
+RESEARCH = Path(__file__).parents[3] / "research"
+drawn_digits = runpy.run_path(str(RESEARCH / "drawn_digits.py"))["drawn_digits"]
 
 
 def test_digits_are_pictures_of_every_class():
