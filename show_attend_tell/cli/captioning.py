@@ -23,6 +23,11 @@ def _train(*arguments, **options):
 
 def _evaluate(experiment, work, runs, split, options: Mapping) -> list[str]:
     """Score the captions of a file, or of a run's model with each beam width."""
+    if split in ("train", "all"):
+        raise click.UsageError(
+            f"--split {split} needs an experiment without captions. Received: "
+            f"{experiment.name}."
+        )
     from show_attend_tell.evaluation import evaluate as evaluation
     from show_attend_tell.evaluation.report import table
 

@@ -11,8 +11,13 @@ import numpy as np
 import pytest
 from random_weights import randomised
 
-from show_attend_tell.config.experiments import load_experiment, rename
+from show_attend_tell.config.experiments import (
+    load_experiment,
+    rename,
+    shipped_experiments,
+)
 from show_attend_tell.config.settings import experiment_to_toml
+from show_attend_tell.runtime import plugins
 
 ROOT = Path(__file__).resolve().parents[2]
 TOOL = runpy.run_path(str(ROOT / "research" / "reproduction.py"))
@@ -51,9 +56,16 @@ def test_the_verdict_of_a_claim_follows_from_rows(key):
             assert any(score in run["scores"] for score in claim["scores"]), name
 
 
+def require_experiment(name):
+    """Skip a test of an experiment of plug-ins that the package lacks."""
+    if name not in shipped_experiments() and not plugins.installed():
+        pytest.skip(f"{name} needs a plug-in")
+
+
 @pytest.mark.parametrize("name", ROWS)
 def test_the_command_of_a_row_is_valid(name):
     row = ROWS[name]
+    require_experiment(row["experiment"])
     assert row["claim"] in CLAIMS
     load_experiment(row["experiment"], TOOL["changes_of"](name, ROWS))
     verbs = TOOL["commands"](name, ROWS, row.get("seeds", [None]))
@@ -170,6 +182,7 @@ def test_absent_features_of_mirrored_photos_are_extracted(
 def test_data_are_prepared_unless_they_are_those_of_the_row(
     tmp_path, monkeypatch, experiment, file
 ):
+    require_experiment(experiment)
     monkeypatch.chdir(tmp_path)
     folder = Path("prepared") / load_experiment(experiment).data.name
     folder.mkdir(parents=True)
@@ -183,6 +196,7 @@ def test_data_are_prepared_unless_they_are_those_of_the_row(
 
 
 def test_a_run_trained_on_jax_is_only_evaluated(tmp_path, monkeypatch):
+    require_experiment("ram_mnist")
     monkeypatch.chdir(tmp_path)
     folder, called = Path("experiments/runs/a-seed-1"), []
     folder.mkdir(parents=True)

@@ -50,6 +50,18 @@ def test_words_are_trained_and_evaluated_by_the_same_verbs(run, tmp_path):
     assert run("eval", *places, "--spice")[0] == 2
 
 
+def test_words_go_to_a_file_or_to_a_page(run):
+    code, _, err = run("read", "a", "--out", "a.jsonl", "--html", "a.html")
+    assert code == 2
+    assert "--out cannot be combined with --attention or --html" in err
+
+
+def test_captions_are_not_measured_on_training_photos(run):
+    code, _, err = run("eval", "--split", "train")
+    assert code == 2
+    assert "--split train needs an experiment that reads words" in " ".join(err.split())
+
+
 @pytest.mark.parametrize(
     ("verb", "options", "message"),
     [
