@@ -7,7 +7,7 @@ from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.data.manifest import Photo
 from show_attend_tell.data.region import smooth
 from show_attend_tell.data.splits import Split
-from show_attend_tell.data.vocabulary import SPECIAL, Vocabulary
+from show_attend_tell.data.vocabulary import SPECIAL, START, Vocabulary
 from show_attend_tell.evaluation import probes
 from show_attend_tell.evaluation.pointing import Target
 from show_attend_tell.evaluation.probes import (
@@ -163,9 +163,9 @@ def test_the_note_has_the_hits_of_every_layer_and_head(layered, monkeypatch, bat
     )
     inside = smooth(np.eye(4)[0], (2, 2))[0]  # of the attention to the peak's cell
     assert f"2: {inside:.3f} (heads" in mass
-    start, a, red, star = VOCABULARY.encode(["<start>", "a", "red", "star"])
-    assert [row[:3] for row in model.inputs][0] == [start, a, red]
-    assert model.inputs[1][:2] == [start, a]
+    a, red, star = VOCABULARY.encode(["a", "red", "star"])
+    assert [row[:3] for row in model.inputs][0] == [START, a, red]
+    assert model.inputs[1][:2] == [START, a]
     assert star not in np.ravel(model.inputs[1][:2])
 
 
