@@ -1,7 +1,10 @@
 """The time left that a bar shows, with a clock that the test sets."""
 
+from types import SimpleNamespace
+
 import pytest
 
+from show_attend_tell.runtime import progress
 from show_attend_tell.runtime.progress import progress_bar
 
 
@@ -20,8 +23,9 @@ def clock():
 
 
 @pytest.fixture
-def make(clock):
+def make(clock, monkeypatch):
     """Return a function that makes a bar which reads the clock."""
+    monkeypatch.setattr(progress, "time", SimpleNamespace(time=clock))
 
     def make(total=1000, **options):
         bar = progress_bar(total, "step", **options)
