@@ -165,10 +165,11 @@ def _receive(remote: RemoteFile, part: Path, progress: bool) -> None:
                 f"{remote.url}: must have {remote.size} bytes. Received: {size}; the "
                 "file has changed, or a proxy sent another page"
             )
-        options = {"done": done, "shown": progress, "scaled": True}
         with (
             part.open("ab" if done else "wb") as file,
-            progress_bar(remote.size, "B", remote.name, **options) as bar,
+            progress_bar(
+                remote.size, "B", remote.name, done=done, shown=progress, scaled=True
+            ) as bar,
         ):
             for chunk in response.iter_content(_CHUNK):
                 file.write(chunk)

@@ -7,7 +7,7 @@ import itertools
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -371,7 +371,7 @@ def encode_photos(
 
 def decoded_photos(
     encoder: Encoder, paths: Iterable[Path], mirror: bool, threads: int
-) -> Iterator[tuple[np.ndarray, str]]:
+) -> Generator[tuple[np.ndarray, str], None, None]:
     """Decode photos in threads, some batches ahead of the network.
 
     Args:
@@ -384,7 +384,7 @@ def decoded_photos(
         (S, S, 3) uint8, and the reason why the photo is unreadable, or "".
     """
     read = functools.partial(decode, encoder, mirror=mirror)
-    return read_ahead(read, paths, _AHEAD, threads)
+    yield from read_ahead(read, paths, _AHEAD, threads)
 
 
 def decode(encoder: Encoder, path: Path, mirror: bool) -> tuple[np.ndarray, str]:

@@ -162,9 +162,13 @@ def fixed_width(texts: Sequence[str]) -> np.ndarray:
     return np.array([text.encode() for text in texts], np.bytes_)
 
 
-def write_column(file: h5py.File, name: str, values: Sequence[str]) -> None:
+def write_column(
+    file: h5py.File, name: str, values: Sequence[str] | np.ndarray
+) -> None:
     """Write one value for each photo: texts, or an array of numbers."""
-    if not isinstance(values, np.ndarray):
-        values = fixed_width(values)
-        values = values.astype(h5py.string_dtype("utf-8", values.dtype.itemsize))
-    file.create_dataset(name, data=values, track_times=False)
+    if isinstance(values, np.ndarray):
+        column = values
+    else:
+        column = fixed_width(values)
+        column = column.astype(h5py.string_dtype("utf-8", column.dtype.itemsize))
+    file.create_dataset(name, data=column, track_times=False)

@@ -9,6 +9,7 @@ constants of :mod:`show_attend_tell.data.encoder_identity`;
 """
 
 from pathlib import Path
+from typing import Any
 
 import click
 import keras
@@ -76,7 +77,8 @@ def main(source: Path, out: Path) -> None:
     original = weights_digest(network)
     with atomic_path(out) as temporary:
         # Not compressed, to load fast; the wheel compresses it.
-        np.savez(temporary, **quantised_arrays(network))
+        quantised: dict[str, Any] = quantised_arrays(network)
+        np.savez(temporary, **quantised)
     for name, arrays in packaged_weights(out).items():
         network.get_layer(name).set_weights(arrays)
     click.echo(f"{out}: {out.stat().st_size / 1e6:.1f} MB")

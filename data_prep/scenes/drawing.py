@@ -62,6 +62,7 @@ def draw_shapes(
         mask = _mask(shape, side, generator.uniform(-_TILT, _TILT))
         # The smallest box around every pixel that is covered, even in part.
         box = Image.fromarray(mask).getbbox()
+        assert box is not None, "a shape covers a pixel"
         shade = 1.0 + 0.06 * _smooth_noise(side, 6, generator)
         colours = shade[:, :, None] * _tint(shape.colour, generator)  # (S, S, 3)
         window = np.s_[box[1] : box[3], box[0] : box[2]]
@@ -76,19 +77,21 @@ def draw_shapes(
 def _tint(colour: str, generator: np.random.Generator) -> np.ndarray:
     hue = (COLOURS[colour] + generator.uniform(-_HUE_JITTER, _HUE_JITTER)) % 1.0
     saturation, value = generator.uniform(0.8, 1.0), generator.uniform(0.7, 1.0)
-    return np.float32(colorsys.hsv_to_rgb(hue, saturation, value))
+    return np.array(colorsys.hsv_to_rgb(hue, saturation, value), np.float32)
+
+
+def _grey(least: float, most: float, generator: np.random.Generator) -> np.ndarray:
+    """Return a nearly grey colour of a brightness in a range."""
+    hue = generator.uniform()
+    saturation = generator.uniform(0.0, 0.2)
+    value = generator.uniform(least, most)
+    return np.array(colorsys.hsv_to_rgb(hue, saturation, value), np.float32)
 
 
 def _background(side: int, generator: np.random.Generator) -> np.ndarray:
     """Return a nearly grey texture (side, side, 3)."""
-    low, high = (
-        np.float32(
-            colorsys.hsv_to_rgb(
-                generator.uniform(), generator.uniform(0.0, 0.2), generator.uniform(*v)
-            )
-        )
-        for v in ((0.2, 0.5), (0.5, 0.9))
-    )
+    low = _grey(0.2, 0.5, generator)
+    high = _grey(0.5, 0.9, generator)
     pattern = _TEXTURES[generator.integers(len(_TEXTURES))](side, generator)
     pattern = pattern + 0.15 * _smooth_noise(side, 12, generator)
     blend = np.clip(0.5 + generator.uniform(0.25, 0.5) * pattern, 0.0, 1.0)

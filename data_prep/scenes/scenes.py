@@ -67,10 +67,10 @@ def write_scenes(folder: Path, limit: int | None = None) -> list[Photo]:
             photos.append(
                 Photo(
                     id=name,
-                    path=f"photos/{path.name}",
+                    path=Path("photos") / path.name,
                     split=split,
                     captions=(caption,),
-                    objects=objects,
+                    objects=tuple(objects),
                 )
             )
     return photos

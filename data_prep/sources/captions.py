@@ -83,12 +83,12 @@ def _write(
     vocabulary, coverage = _vocabulary([*photos, *further], settings, problems.notes)
     vocabulary.save(vocabulary_path(experiment, folder.parent))
     write_manifest(folder / MANIFEST, photos)
-    counts = {photo.split: Counter() for photo in photos}
+    counts: dict[str, Counter[str]] = {photo.split: Counter() for photo in photos}
     for photo in photos:
         counts[photo.split].update(photos=1, captions=len(photo.captions))
     words = len(vocabulary) - len(SPECIAL)
     fact = f"vocabulary: {words:,} words cover {coverage:.2%} of the words of the "
-    return Prepared(folder, counts, [fact + "training captions"], problems)
+    return Prepared(folder, dict(counts), [fact + "training captions"], problems)
 
 
 def _vocabulary(

@@ -25,7 +25,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from show_attend_tell.config.captioner import EncoderSettings
-from show_attend_tell.config.settings import Experiment
+from show_attend_tell.config.settings import AnyExperiment, Experiment
 from show_attend_tell.data.encoder_identity import Identity, settings_difference
 from show_attend_tell.data.features import FeatureReader, Features, feature_path
 from show_attend_tell.data.manifest import Photo, read_manifest
@@ -46,12 +46,13 @@ class Split(NamedTuple):
     weights: np.ndarray  # (photos,), times that an epoch shows each photo's captions
 
 
-def folder_of(experiment: Experiment, work: str | Path) -> Path:
+def folder_of(experiment: AnyExperiment, work: str | Path) -> Path:
     """Return ``<work>/<data.name>``, the experiment's prepared folder."""
-    return Path(work) / experiment.data.name
+    name: str = experiment.data.name
+    return Path(work) / name
 
 
-def data_folders(experiment: Experiment, work: str | Path) -> list[Path]:
+def data_folders(experiment: AnyExperiment, work: str | Path) -> list[Path]:
     """Return the prepared folders of all of the experiment's data sets."""
     data = experiment.data
     # The data settings of plug-ins have no further sets.
@@ -67,7 +68,7 @@ def vocabulary_path(experiment: Experiment, work: str | Path) -> Path:
 
 
 def read_photos(
-    experiment: Experiment, work: str | Path, further: bool = False
+    experiment: AnyExperiment, work: str | Path, further: bool = False
 ) -> list[Photo]:
     """Read the manifests of an experiment's data sets.
 
@@ -88,7 +89,7 @@ def read_photos(
 
 
 def _read_sets(
-    experiment: Experiment, folders: Sequence[Path]
+    experiment: AnyExperiment, folders: Sequence[Path]
 ) -> dict[Path, list[Photo]]:
     """Return the photos of each data set, by its folder."""
     sets: dict[Path, list[Photo]] = {}
@@ -111,7 +112,7 @@ def _read_sets(
     return sets
 
 
-def _joint_id(experiment: Experiment, folder: Path, photo: str) -> str:
+def _joint_id(experiment: AnyExperiment, folder: Path, photo: str) -> str:
     """Return the id of a photo among the photos of all data sets."""
     first = folder.name == experiment.data.name
     return photo if first else f"{folder.name}/{photo}"

@@ -89,7 +89,7 @@ def _rows(path: str | Path) -> list[tuple[str, str]]:
         rows = _ROWS.validate_python(content)
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
-        entry = f", entry {fault['loc'][0] + 1}" if fault["loc"] else ""
+        entry = f", entry {int(fault['loc'][0]) + 1}" if fault["loc"] else ""
         raise ResultsFileError(
             f"{path}{entry}: must be a list, not empty, of objects with `image_id`, a "
             "string or an integer, and `caption`, a string. Received: "

@@ -18,7 +18,7 @@ import numpy as np
 from show_attend_tell.config import runs
 from show_attend_tell.config.experiments import load_experiment
 from show_attend_tell.config.settings import (
-    Experiment,
+    AnyExperiment,
     experiment_to_dict,
     read_experiment_file,
 )
@@ -52,7 +52,7 @@ class _Run:
     """
 
     file: Path
-    experiment: Experiment
+    experiment: AnyExperiment
     scores: dict
     suffix: str
     captions: dict[str, str]
@@ -321,6 +321,7 @@ def _to_csv(comparison: Comparison) -> str:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(columns)
     for row in comparison.rows:
+        values: list[object]
         values = [row.label, " ".join(map(str, row.seeds)), comparison.split]
         values += [comparison.photos, comparison.tokenizer]
         for name, mean in row.means.items():

@@ -11,7 +11,7 @@ import numpy as np
 from show_attend_tell.config import runs
 from show_attend_tell.config.captioner import DecodingSettings
 from show_attend_tell.config.settings import Experiment
-from show_attend_tell.data.features import FeatureReader
+from show_attend_tell.data.features import Features
 from show_attend_tell.data.manifest import Photo
 from show_attend_tell.data.preprocessing import Box
 from show_attend_tell.data.region import smooth
@@ -25,6 +25,7 @@ from show_attend_tell.data.splits import (
     read_photos,
 )
 from show_attend_tell.evaluation.coco_results import read_captions
+from show_attend_tell.evaluation.metrics.scoring import TokenizerName
 from show_attend_tell.evaluation.pointing import find_targets, point, read_boxes
 from show_attend_tell.evaluation.probes import hide_places, layer_note, measure_regions
 from show_attend_tell.evaluation.report import (
@@ -50,7 +51,7 @@ def evaluate(
     runs_folder: str | Path = "experiments/runs",
     split: str | None = None,
     beam: int | None = None,
-    tokenizer: str = "auto",
+    tokenizer: TokenizerName = "auto",
     spice: bool = False,
     model: str | Path | Sequence[str | Path] | None = None,
     progress: bool = True,
@@ -118,7 +119,7 @@ def evaluate(
         with runs.lock_results(folder):
             pass  # refused now rather than after all captions
         started = time.monotonic()
-        captions, log_probs, *measured, notes = _generate(
+        captions, log_probs, pointing, regions, notes = _generate(
             generator, reader, data, decoding, people, progress
         )
     seconds = round(time.monotonic() - started, 1)
@@ -137,7 +138,10 @@ def evaluate(
         for (photo, caption), log_prob in zip(captions.items(), log_probs, strict=True)
     ]
     runs.write_json(folder / f"captions-{split}{suffix}.json", entries)
-    made = {"experiment": experiment.name, "model": ", ".join(map(str, files))}
+    made: dict[str, object] = {
+        "experiment": experiment.name,
+        "model": ", ".join(map(str, files)),
+    }
     made |= {"mirror": True} if mirror else {}
     if reranker is not None:
         made |= {"reranker": str(reranker), "rerank_weight": decoding.rerank_weight}
@@ -145,8 +149,17 @@ def evaluate(
     if missing := [photo.id for photo in photos if photo.id not in captions]:
         absent = f"{len(missing)} photos of {split} without features or captions"
         notes = (f"{absent} were left out: {missing[0]} ...", *notes)
-    label, metrics = decoding_label(decoding), (tokenizer, spice)
-    report = make_report(label, captions, data.photos, *metrics, made, *measured, notes)
+    report = make_report(
+        decoding_label(decoding),
+        captions,
+        data.photos,
+        tokenizer,
+        spice,
+        made,
+        pointing,
+        regions,
+        notes,
+    )
     runs.write_json(folder / f"scores{suffix}.json", report.to_dict())
     return report
 
@@ -156,7 +169,7 @@ def score_file(
     experiment: Experiment,
     work: str | Path = "prepared",
     split: str | None = None,
-    tokenizer: str = "auto",
+    tokenizer: TokenizerName = "auto",
     spice: bool = False,
 ) -> EvaluationReport:
     """Score captions by another program, and write no file.
@@ -197,12 +210,14 @@ def _photos_of_split(
 
 def _generate(
     model: Generator,
-    reader: FeatureReader,
+    reader: Features | ViewsReader,
     data: Split,
     decoding: DecodingSettings,
     people: dict[str, list[Box]] | None,
     progress: bool,
-) -> tuple[dict, list[float], dict | None, dict, tuple[str, ...]]:
+) -> tuple[
+    dict[str, str], list[float], dict[str, np.ndarray] | None, dict, tuple[str, ...]
+]:
     """Generate all captions; keep of their attention only the scores of mentions.
 
     Returns:
@@ -236,9 +251,10 @@ def _generate(
         regions = measure_regions(model, reader, data, captions, targets, decoding)
     if targets:
         if model.captioner is not None:
-            shown = model.captioner, reader, data, captions, targets
-            notes += layer_note(*shown)
-            for photo, falls in hide_places(*shown).items():
+            captioner = model.captioner
+            notes += layer_note(captioner, reader, data, captions, targets)
+            hidden = hide_places(captioner, reader, data, captions, targets)
+            for photo, falls in hidden.items():
                 pointing[photo] = np.hstack([pointing[photo], falls])
         if not any(map(len, pointing.values())):
             notes += ("no pointing: no caption names an object of its photo",)

@@ -117,7 +117,7 @@ def read_boxes(path: str | Path, photo_ids: Collection[str]) -> dict[str, list[B
         if not line.strip():
             continue
         try:
-            row = parse_json(line)
+            row: Any = parse_json(line)
         except ValueError:
             row = line
         name = in_one_form(Path(row["file"]).name) if _is_row(row) else None
@@ -127,7 +127,10 @@ def read_boxes(path: str | Path, photo_ids: Collection[str]) -> dict[str, list[B
                 "has, and `people`, a list of boxes [x0, y0, x1, y1] in shares, "
                 f"x0 < x1 and y0 < y1. Received: {quote(row)}"
             )
-        boxes[name] = [tuple(map(float, box)) for box in row["people"]]
+        people = row["people"]
+        boxes[name] = [
+            (float(x0), float(y0), float(x1), float(y1)) for x0, y0, x1, y1 in people
+        ]
     names = {photo: in_one_form(Path(photo).name) for photo in photo_ids}
     known = {photo: boxes[name] for photo, name in names.items() if name in boxes}
     if not known:
@@ -220,5 +223,6 @@ def pointing_statistics(scores: Sequence[np.ndarray]) -> dict[str, Statistic]:
             them (M, 7); every mention has the same weight.
     """
     sums = np.array([of_photo.sum(axis=0) for of_photo in scores])  # (N, 4 or 7)
-    counts, names = list(map(len, scores)), (*SCORES, *HIDDEN)[: sums.shape[1]]
+    counts = [len(of_photo) for of_photo in scores]
+    names = (*SCORES, *HIDDEN)[: sums.shape[1]]
     return {name: ratio_statistic(sums[:, k], counts) for k, name in enumerate(names)}

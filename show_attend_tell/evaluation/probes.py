@@ -5,21 +5,22 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import numpy as np
 
 from show_attend_tell.config.captioner import DecodingSettings
-from show_attend_tell.data.features import FeatureReader
+from show_attend_tell.data.features import Features
 from show_attend_tell.data.region import cell_shares, smooth
-from show_attend_tell.data.splits import Split
+from show_attend_tell.data.splits import Split, ViewsReader
 from show_attend_tell.data.vocabulary import PAD, START
 from show_attend_tell.evaluation import pointing
 from show_attend_tell.evaluation.pointing import SCORES, Target, point
 from show_attend_tell.evaluation.validation import best_words
 from show_attend_tell.models.captioner import Captioner
+from show_attend_tell.models.generator import Generator
 
 _BATCH = 64  # photos whose layers are read together
 
 
 def layer_note(
     model: Captioner,
-    reader: FeatureReader,
+    reader: Features | ViewsReader,
     data: Split,
     captions: Mapping[str, str],
     targets: Mapping[str, Target],
@@ -77,7 +78,7 @@ def _inputs(model: Captioner, captions: list[list[str]]) -> np.ndarray:
 
 def hide_places(
     model: Captioner,
-    reader: FeatureReader,
+    reader: Features | ViewsReader,
     data: Split,
     captions: Mapping[str, str],
     targets: Mapping[str, Target],
@@ -132,8 +133,8 @@ _Request = tuple[int, str, str | None, np.ndarray]
 
 
 def measure_regions(
-    model: Captioner,
-    reader: FeatureReader,
+    model: Captioner | Generator,
+    reader: Features | ViewsReader,
     data: Split,
     captions: Mapping[str, str],
     targets: Mapping[str, Target],

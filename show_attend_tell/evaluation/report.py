@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -10,7 +11,11 @@ from show_attend_tell.data.manifest import Photo
 from show_attend_tell.data.vocabulary import tokenize
 from show_attend_tell.evaluation.metrics import bootstrap
 from show_attend_tell.evaluation.metrics.ngrams import FILE_TOKEN_BLEU, SUFFIX
-from show_attend_tell.evaluation.metrics.scoring import ScoringResult, score
+from show_attend_tell.evaluation.metrics.scoring import (
+    ScoringResult,
+    TokenizerName,
+    score,
+)
 from show_attend_tell.evaluation.pointing import HIDDEN, SCORES, pointing_statistics
 from show_attend_tell.runtime.machine import collect_provenance
 from show_attend_tell.runtime.table import align
@@ -78,7 +83,7 @@ def make_report(
     label: str,
     captions: Mapping[str, str],
     photos: Sequence[Photo],
-    tokenizer: str,
+    tokenizer: TokenizerName,
     spice: bool,
     made: Mapping[str, object],
     pointing: Mapping[str, np.ndarray] | None = None,
@@ -115,7 +120,7 @@ def make_report(
             statistics |= pointed
             scores |= {name: each.score() for name, each in pointed.items()}
     scores |= regions or {}
-    origin = collect_provenance()
+    origin: dict[str, Any] = collect_provenance()
     versions = {**origin.pop("versions"), **result.versions}
     lengths = [len(caption.split()) for caption in captions.values()]
     return EvaluationReport(
@@ -141,7 +146,7 @@ def make_report(
 def score_photos(
     captions: Mapping[str, str],
     photos: Sequence[Photo],
-    tokenizer: str,
+    tokenizer: TokenizerName,
     spice: bool = False,
 ) -> ScoringResult:
     """Compute every score of captions that needs no attention.
@@ -219,7 +224,7 @@ def table(reports: Sequence[EvaluationReport]) -> list[str]:
         period = "appended" if appended else "kept"
         lines.insert(count, _FILE_TOKENS_TITLE.format(period=period))
     title = f"{first.photos} photos of {first.split}, tokenizer "
-    title += first.made["tokenizer"]
+    title += str(first.made["tokenizer"])
     title += ", [95 % bootstrap interval]" if first.intervals else ""
     notes = dict.fromkeys(note for report in reports for note in report.notes)
     return [title, *lines, *(f"note: {note}" for note in notes)]

@@ -6,16 +6,17 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from show_attend_tell.config.captioner import DecodingSettings
-from show_attend_tell.data.features import FeatureReader
-from show_attend_tell.data.splits import Split
+from show_attend_tell.data.features import Features
+from show_attend_tell.data.splits import Split, ViewsReader
 from show_attend_tell.evaluation.metrics.scoring import validation_scores
 from show_attend_tell.models.captioner import Captioner
+from show_attend_tell.models.generator import Generator
 from show_attend_tell.reference.hypotheses import Hypotheses
 
 
 def generate_captions(
-    model: Captioner,
-    reader: FeatureReader,
+    model: Captioner | Generator,
+    reader: Features | ViewsReader,
     rows: np.ndarray,
     decoding: DecodingSettings,
 ) -> Iterator[Hypotheses]:
@@ -40,13 +41,16 @@ def generate_captions(
         )
 
 
-def best_words(model: Captioner, hypotheses: Hypotheses) -> list[list[str]]:
+def best_words(model: Captioner | Generator, hypotheses: Hypotheses) -> list[list[str]]:
     """Return the words of each photo's best hypothesis."""
     return [model.vocabulary.decode(row[0].tolist()) for row in hypotheses.tokens]
 
 
 def validate(
-    model: Captioner, reader: FeatureReader, split: Split, decoding: DecodingSettings
+    model: Captioner | Generator,
+    reader: Features | ViewsReader,
+    split: Split,
+    decoding: DecodingSettings,
 ) -> tuple[dict[str, float], dict[str, list[str]]]:
     """Generate captions for a split and compute their validation scores.
 

@@ -191,6 +191,11 @@ class Generator(reference.Generator):
         # batches of (B, W, ...) -> (N, W, ...)
         return Hypotheses(*map(np.concatenate, zip(*parts, strict=True)))
 
+    @property
+    def captioner(self):
+        """The Keras captioner, if it alone reads the photo; None for several views."""
+        return super().captioner
+
     def prepare_search(self, features, words):
         """Return the tensors that :meth:`make_step` reads, for each member and view.
 

@@ -113,7 +113,7 @@ def read_preset(preset: str | Path) -> Captioner:
         ModelFileError: there is none; or see :func:`read_captioner`, which reads the
             folder as it reads a model file.
     """
-    file = PRESETS.get(preset) or Path(preset) / WEIGHTS
+    file = PRESETS.get(str(preset)) or Path(preset) / WEIGHTS
     if not file.is_file():
         raise ModelFileError(
             f"`preset` must be {' or '.join(PRESETS)}, or a folder that "

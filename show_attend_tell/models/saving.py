@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import cast
 
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.generator import Generator
@@ -25,4 +26,7 @@ def load_generator(
     reranker: str | Path | None = None,
 ) -> Generator:
     """Load Keras captioners, see :func:`reference.captioner.load_generator`."""
-    return captioner.load_generator(files, mirror, reranker, load_captioner, Generator)
+    generator = captioner.load_generator(
+        files, mirror, reranker, load_captioner, Generator
+    )
+    return cast(Generator, generator)  # of the class that it was given

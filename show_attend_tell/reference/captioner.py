@@ -44,8 +44,8 @@ from show_attend_tell.reference.parallel import each
 from show_attend_tell.reference.reranker import Reranker, find_reranker
 from show_attend_tell.runtime.errors import CaptionError, ConfigError, ModelFileError
 
-# Of one photo: an integer, or a seed that pipelines derive from it and the photo.
-Seed: TypeAlias = int | np.integer[Any] | np.random.SeedSequence
+# Of one photo: an integer, a tuple of integers, or a seed that pipelines derive.
+Seed: TypeAlias = int | np.integer[Any] | tuple[int, ...] | np.random.SeedSequence
 
 
 class Generator:

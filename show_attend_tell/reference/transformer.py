@@ -60,7 +60,8 @@ def normalise(p: Weights, name: str, x: np.ndarray) -> np.ndarray:
     """Return the layer normalisation of each row."""
     x = x - x.mean(axis=-1, keepdims=True)
     x = x / np.sqrt((x * x).mean(axis=-1, keepdims=True) + EPSILON)
-    return x * p[f"{name}/gamma"] + p[f"{name}/beta"]
+    normalised: np.ndarray = x * p[f"{name}/gamma"] + p[f"{name}/beta"]
+    return normalised
 
 
 def attention(

@@ -71,8 +71,9 @@ def make_distillation(
             f"{difference}; extract them with encoder.weights = 'imagenet_8bit'"
         )
     teachers = [_without_dropout(teacher) for teacher in teachers]
-    members = {"the experiment": model, **dict(zip(files, teachers, strict=True))}
-    without = [name for name, one in members.items() if not one.settings.attends]
+    names = ["the experiment", *map(str, files)]
+    members = zip(names, [model, *teachers], strict=True)
+    without = [name for name, one in members if not one.settings.attends]
     if experiment.distillation.attention and without:
         raise ConfigError(
             "`distillation.attention` needs attention in the model and its teachers. "
@@ -106,9 +107,11 @@ def distillation_step(
 
     def train_step(data: tuple) -> dict:
         x, targets = data
-        taught = mean_outputs(teachers, x, targets, settings)
+        probabilities, attention = mean_outputs(teachers, x, targets, settings)
         with tf.GradientTape() as tape:
-            loss = distillation_loss(model, x, targets, *taught, settings)
+            loss = distillation_loss(
+                model, x, targets, probabilities, attention, settings
+            )
             scaled = model.optimizer.scale_loss(loss)
         weights = model.trainable_weights
         gradients = tape.gradient(scaled, weights)

@@ -43,9 +43,13 @@ class LossMonitor:
         noun: str = "loss per word",
         inputs: str = "features",
     ):
-        self.first, self._warmup, self._uniform = first, warmup, math.log(words)
-        self._key, self._noun, self._inputs = key, noun, inputs
-        self._high_since = None
+        self.first = first
+        self._warmup = warmup
+        self._uniform = math.log(words)
+        self._key = key
+        self._noun = noun
+        self._inputs = inputs
+        self._high_since: int | None = None  # the update
 
     def is_due(self, step: int) -> bool:
         """Return whether to check the loss of an update."""
@@ -57,7 +61,8 @@ class LossMonitor:
         Raises:
             TrainingError: training has diverged.
         """
-        loss, words = float(values["loss"]), float(values[self._key])
+        loss = float(values["loss"])
+        words = float(values[self._key])
         if not (math.isfinite(loss) and math.isfinite(words)):
             cause = f"; the {self._inputs} may be damaged" if self.first is None else ""
             raise TrainingError(f"the loss of update {step} is {loss}{cause}")

@@ -75,6 +75,7 @@ class Task:
     """
 
     other: str
+    model: keras.Model
     monitored: Mapping[str, object]
     starts_trained = start_counts = False
 
@@ -120,7 +121,8 @@ class Trainer:
             data=task.data_digests,
             epochs=self.settings.epochs,
         )
-        self._latest = self._written = None
+        self._latest: tuple[int, Mapping] | None = None
+        self._written: int | None = None
         self.total_steps = self.settings.epochs * self.objective.steps
         task.compile(self.total_steps)
         self.settings = task.settings  # bounded

@@ -112,8 +112,8 @@ def compiled_step(
         model.compile_parts(compile_fn, settings.precision)
         model.optimizer.compile_apply(compile_fn)
     if workers.count > 1:
-        step = _shared_step(model, workers, compile_fn if whole else None)
-        return tf.function(step, autograph=False)
+        shared = _shared_step(model, workers, compile_fn if whole else None)
+        return tf.function(shared, autograph=False)
     train_step = train_step or model.train_step
 
     def step(*data):

@@ -20,7 +20,7 @@ import scipy.sparse
 import scipy.sparse.linalg
 
 from show_attend_tell.config.settings import Experiment
-from show_attend_tell.data.features import FeatureReader, feature_path
+from show_attend_tell.data.features import Features, feature_path
 from show_attend_tell.data.splits import (
     Split,
     folder_of,
@@ -75,7 +75,7 @@ def fit_reranker(experiment: Experiment, work: str | Path = "prepared") -> Reran
 
 
 def describe_split(
-    reader: FeatureReader,
+    reader: Features,
     data: Split,
     describe: Callable[[np.ndarray], np.ndarray],
 ) -> np.ndarray:

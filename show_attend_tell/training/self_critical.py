@@ -15,7 +15,7 @@ probability of the better hypotheses at the expense of the others.
 Attention stays soft, and back-propagation passes through it as in the paper.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -55,7 +55,8 @@ class SelfCritical:
         self.reward = Reward(
             data.captions, settings.reward_bleu, settings.people_penalty
         )
-        self.settings, self._step = settings, None
+        self.settings = settings
+        self._step: Callable | None = None
 
     @property
     def steps(self) -> int:

@@ -3,6 +3,7 @@
 import dataclasses
 import logging
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -15,7 +16,7 @@ from show_attend_tell.config.settings import (
     Experiment,
     experiment_to_toml,
 )
-from show_attend_tell.data.features import FeatureReader
+from show_attend_tell.data.features import Features
 from show_attend_tell.data.manifest import Photo
 from show_attend_tell.data.preprocessing import load_photo, to_view
 from show_attend_tell.data.splits import Split
@@ -94,9 +95,11 @@ class TrainingLog(CurveLog):
 
     def __init__(self, folder: Path, experiment: Experiment, validation: Split):
         super().__init__(folder, experiment)
-        self.validation, self._warned_of_photos = validation, False
+        self.experiment: Experiment = experiment
+        self.validation = validation
+        self._warned_of_photos = False
 
-    def log_samples(self, step: int, model: Captioner, reader: FeatureReader) -> None:
+    def log_samples(self, step: int, model: Captioner, reader: Features) -> None:
         """Log captions of the first validation photos, and their attention as figures.
 
         A figure needs the photo's file, which training does without: where it cannot
@@ -162,7 +165,7 @@ class TrainingLog(CurveLog):
         atomic_write(self.folder / "projector_config.pbtxt", str(panel))
 
 
-def hyperparameters(experiment: AnyExperiment) -> dict[str, bool | int | float | str]:
+def hyperparameters(experiment: Any) -> dict[str, bool | int | float | str]:
     """Return the settings with one value that is not the default, table.key -> value.
 
     TensorBoard has a column for each, before the scores: all would hide those.

@@ -140,6 +140,7 @@ class CaptionTask(Task):
         self.digest = _digest(json.dumps(vocabulary.words))
         self.model, self.monitored = self._build(vocabulary), {"words": len(vocabulary)}
         self._initialise(start)
+        self.objective: Likelihood | SelfCritical
         arguments = experiment, self.model, data, readers, workers
         if self.settings.objective == "distil":
             names = experiment.distillation.teachers

@@ -42,7 +42,10 @@ class Scored(NamedTuple):
     statistic: Statistic
 
 
-def ratio_statistic(numerators: Sequence[float], denominators: Sequence[float]):
+def ratio_statistic(
+    numerators: Sequence[float] | np.ndarray,
+    denominators: Sequence[float] | np.ndarray,
+) -> "Statistic":
     """Return the statistic of a share: a sum of numerators over denominators.
 
     Args:

@@ -60,7 +60,8 @@ def bleu(
     return {
         f"BLEU-{order}{ending}{suffix}": Scored(
             100 * float(corpus[order - 1]),
-            Statistic(values, _BleuOfSums(order, penalty=not ending)),
+            # mypy takes no named tuple for a function, though this one has __call__.
+            Statistic(values, _BleuOfSums(order, penalty=not ending)),  # type: ignore[arg-type]
         )
         for ending, corpus in (("", with_penalty), ("-no-bp", without_penalty))
         for order in range(1, ORDERS + 1)
@@ -73,7 +74,7 @@ class _BleuOfSums(NamedTuple):
     order: int
     penalty: bool  # whether the brevity penalty is applied
 
-    def __call__(self, sums: np.ndarray) -> np.ndarray:
+    def __call__(self, sums: np.ndarray, /) -> np.ndarray:
         """Map (..., 10) sums of the statistics of :func:`bleu` to (...) scores."""
         matches, total = (
             sums[..., : self.order],
@@ -84,7 +85,8 @@ class _BleuOfSums(NamedTuple):
         if self.penalty:
             ratio = (sums[..., -2] + _TINY) / (sums[..., -1] + _SMALL)
             score = score * np.exp(np.minimum(1 - 1 / ratio, 0))
-        return 100 * score
+        percent: np.ndarray = 100 * score
+        return percent
 
 
 def file_token_bleu(

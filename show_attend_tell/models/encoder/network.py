@@ -14,6 +14,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import h5py
 import keras
@@ -74,7 +75,8 @@ class Encoder:
         self.width: int = output.shape[3]
         self._digest = weights_digest(self._network)
         self._encode = self._traced(self.annotations)
-        self.expected, self._encode_block = 1, None  # of _BLOCK photos
+        self.expected = 1
+        self._encode_block: Callable | None = None  # of _BLOCK photos
 
     def expect(self, photos: int) -> None:
         """Prepare for encoding a number of photos.
@@ -176,7 +178,7 @@ class Encoder:
         }
 
 
-def fastest_precision() -> str:
+def fastest_precision() -> Literal["bfloat16", "float32"]:
     """Return the precision in which this machine computes convolutions fastest.
 
     The instructions AVX512-BF16 alone are no reason for bfloat16: oneDNN's convolutions

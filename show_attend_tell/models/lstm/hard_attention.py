@@ -65,7 +65,7 @@ Notation as in :mod:`models.lstm.attention`; R = B samples rows hold the samples
 caption, side by side. A mask (R, T) is 1 for a word of the caption and 0 for padding.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 from keras import ops
@@ -79,8 +79,8 @@ from show_attend_tell.models.lstm.attention import sampled_location
 class LocationNoise(NamedTuple):
     """The random numbers of a batch, which decide its locations."""
 
-    u: object  # (R, T), uniform in [0, 1): which location
-    sampled: object  # (R,), 1 where s~ is sampled, 0 where it is its expected value
+    u: Any  # (R, T), uniform in [0, 1): which location
+    sampled: Any  # (R,), 1 where s~ is sampled, 0 where it is its expected value
 
     def selection(self) -> Selection:
         """Return the choice of the context weights of all steps."""

@@ -10,7 +10,7 @@ Notation: :mod:`models.transformer.attention`.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 from keras import ops
@@ -24,15 +24,15 @@ EPSILON = 1e-5  # added to the variance in a layer normalisation
 class PhotoKeys(NamedTuple):
     """The keys and values of a photo in one layer, computed once."""
 
-    keys: object  # (P, H, d_h, L)
-    values: object  # (P, H, L, d_h)
+    keys: Any  # (P, H, d_h, L)
+    values: Any  # (P, H, L, d_h)
 
 
 class WordKeys(NamedTuple):
     """The keys and values of the words that each hypothesis has so far."""
 
-    keys: object  # (B, W, T, d)
-    values: object  # (B, W, T, d)
+    keys: Any  # (B, W, T, d)
+    values: Any  # (B, W, T, d)
 
 
 def normalisation(width, name):
