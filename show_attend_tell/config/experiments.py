@@ -5,6 +5,7 @@ import re
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from show_attend_tell.config.settings import (
     TOML_ERRORS,
@@ -93,7 +94,7 @@ def seed_variants(
     ]
 
 
-def limit_experiment(experiment: Experiment, limit: int) -> Experiment:
+def limit_experiment(experiment: AnyExperiment, limit: int) -> AnyExperiment:
     """Return the experiment with the first photos, or digits, of each split only.
 
     Its prepared folder and its run have the suffix ``-first-<limit>``, so that limited
@@ -105,13 +106,16 @@ def limit_experiment(experiment: Experiment, limit: int) -> Experiment:
         limit: number of photos of each split, in the order of the data set.
     """
     suffix = f"-first-{limit}"
-    changes: dict[str, object] = {"name": experiment.data.name + suffix}
+    changes: dict[str, Any] = {"name": experiment.data.name + suffix}
     # The number of training items that the data of a plug-in hold back, if they do.
     held_back = getattr(experiment.data, "validation", None)
     if held_back is not None:
         changes["validation"] = min(held_back, limit)
     data = dataclasses.replace(experiment.data, **changes)
-    return dataclasses.replace(experiment, name=experiment.name + suffix, data=data)
+    values: Any = experiment  # a dataclass, which a Protocol cannot say
+    limited: AnyExperiment
+    limited = dataclasses.replace(values, name=experiment.name + suffix, data=data)
+    return limited
 
 
 def whole_folder(folder: Path) -> Path | None:

@@ -17,6 +17,7 @@ import json
 import shutil
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 from show_attend_tell.config.settings import (
     AnyExperiment,
@@ -133,7 +134,9 @@ def _with_epochs_of(experiment: AnyExperiment, before: AnyExperiment) -> AnyExpe
     if epochs is None or experiment.training.epochs <= epochs:
         return experiment
     training = dataclasses.replace(experiment.training, epochs=epochs)
-    return dataclasses.replace(experiment, training=training)
+    values: Any = experiment  # a dataclass, which a Protocol cannot say
+    replaced: AnyExperiment = dataclasses.replace(values, training=training)
+    return replaced
 
 
 def _changes(old: AnyExperiment, new: AnyExperiment) -> str:

@@ -94,6 +94,9 @@ class Features(Protocol):
     def read(self, rows: Sequence[int] | np.ndarray) -> np.ndarray:
         """Return (B, L, D) float16, see :meth:`FeatureReader.read`."""
 
+    def digest(self, rows: Sequence[int] | np.ndarray) -> str:
+        """Return a digest of rows, see :meth:`FeatureReader.digest`."""
+
     def close(self) -> None:
         """Close the files; later reads fail."""
 
@@ -249,7 +252,7 @@ class FeatureReader:
                 self._read_row(row, features, position)
         return features[positions]  # (unique, L, D) -> (B, L, D)
 
-    def digest(self, rows: Sequence[int]) -> str:
+    def digest(self, rows: Sequence[int] | np.ndarray) -> str:
         """Return a digest of the encoder and of the features of rows, without reading.
 
         Files of version 0.1 have no checksums: the encoder alone counts.

@@ -217,7 +217,7 @@ class JointReader:
             features[chosen] = self._readers[number].read(places[chosen])
         return features
 
-    def digest(self, rows: Sequence[int]) -> str:
+    def digest(self, rows: Sequence[int] | np.ndarray) -> str:
         """Return a digest of the encoder and of the features of rows."""
         numbers, places = self._places[np.asarray(rows, np.int64)].T
         digest = hashlib.sha256(numbers.astype("<i8").tobytes())

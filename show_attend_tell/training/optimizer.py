@@ -3,6 +3,7 @@
 import dataclasses
 import logging
 import math
+from typing import Any
 
 import keras
 from keras import ops
@@ -125,7 +126,7 @@ def bounded(settings: OptimiserSettings, total_steps: int) -> OptimiserSettings:
         settings: the table ``[training]``.
         total_steps: updates of the whole training.
     """
-    changes = {}
+    changes: dict[str, Any] = {}
     warmup = total_steps // SHORTEST
     if settings.warmup_steps > warmup:
         changes["warmup_steps"] = warmup
