@@ -1,5 +1,6 @@
-// Search the most probable captions as reference/beam.py does, ties included, and rank
-// them as reference/reranker.py does.
+// Search the most probable captions as reference/beam.py does, ties included, rank them
+// as reference/reranker.py does, and put captions that repeat a noun last as
+// reference/hypotheses.py does.
 
 const PAD = 0, START = 1, END = 2, UNKNOWN = 3; // ids of data/vocabulary.py
 const ORDERS = 4; // n of the n-grams, 1 to 4
@@ -73,6 +74,41 @@ export function largest(values, count) {
     if (best.length > count) best.pop();
   }
   return best;
+}
+
+const [NOUN, MODIFIER, CLOSER, JOINER] = ["0", "1", "2", "3"]; // of data/noun_phrases.py
+
+// Return captions of beamSearch with those that repeat a noun behind the others.
+//
+// Args: kinds, of captioner.json: a digit for each word of the vocabulary.
+export function repeatedNounsLast(captions, kinds) {
+  const repeats = captions.map(({ words }) => {
+    const ids = words.map(({ word }) => word).filter((word) => word > END);
+    return repeatsNoun(ids, ids.map((word) => kinds[word]));
+  });
+  const of = (wanted) => captions.filter((_, k) => repeats[k] === wanted);
+  return [...of(false), ...of(true)];
+}
+
+// Return whether two noun phrases have one head and the same modifiers.
+export function repeatsNoun(words, kinds) {
+  const closes = (t) => {
+    const joins = kinds[t - 1] === MODIFIER && kinds[t + 1] === MODIFIER;
+    return kinds[t] === CLOSER || (kinds[t] === JOINER && !joins);
+  };
+  const phrases = new Set();
+  let start = 0; // of the phrase
+  for (let t = 0; t < words.length; t++) {
+    if (closes(t)) {
+      start = t + 1;
+    } else if (kinds[t] === NOUN && (t + 1 === words.length || closes(t + 1))) {
+      const modifiers = [...new Set(words.slice(start, t))].sort((a, b) => a - b);
+      const phrase = [words[t], ...modifiers].join(" ");
+      if (phrases.has(phrase)) return true;
+      phrases.add(phrase);
+    }
+  }
+  return false;
 }
 
 // A reranker orders captions by score + weight * expected CIDEr.

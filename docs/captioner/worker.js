@@ -3,7 +3,7 @@
 import { Calibration } from "./confidence.js";
 import { openFiles } from "./loading.js";
 import { decode, seenRegion, toSquare } from "./preprocessing.js";
-import { beamSearch, Reranker } from "./search.js";
+import { beamSearch, repeatedNounsLast, Reranker } from "./search.js";
 
 const SEPARATED = / +(?=(?:'(?:s|re|ve|ll|d|m)|n't|[,;:!?.])(?:\s|$))/g;
 let captioner = null; // a promise of {ort, settings, reranker, calibration, sessions}
@@ -80,6 +80,7 @@ async function captionsOf(square) {
     const { values } = await sessions.reranker.run({ features: photo.features });
     captions = reranker.rank(captions, values.data);
   }
+  captions = repeatedNounsLast(captions, settings.kinds);
   const [best] = captions;
   Object.assign(best, calibration.describe(photo.features.data, settings.grid, best));
   return captions;

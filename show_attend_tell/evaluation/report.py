@@ -8,6 +8,7 @@ import numpy as np
 
 from show_attend_tell.config.captioner import DecodingSettings
 from show_attend_tell.data.manifest import Photo
+from show_attend_tell.data.noun_phrases import share_with_repeated_nouns
 from show_attend_tell.data.vocabulary import tokenize
 from show_attend_tell.evaluation.metrics import bootstrap
 from show_attend_tell.evaluation.metrics.ngrams import FILE_TOKEN_BLEU, SUFFIX
@@ -43,6 +44,8 @@ class EvaluationReport:
         photos: number of photos.
         mean_length: mean number of words of a caption.
         distinct: number of distinct captions as a share of all, 0 to 1.
+        repeated_nouns: share of captions with two noun phrases of one head and no
+            modifier that differs, 0 to 1, see :mod:`data.noun_phrases`.
         notes: a line for each group of photos or score that is missing.
         made: origin of the scores: tokenizer, beam, revision, versions and so on.
         captions: photo id -> caption that was scored.
@@ -55,6 +58,7 @@ class EvaluationReport:
     photos: int
     mean_length: float
     distinct: float
+    repeated_nouns: float
     notes: tuple[str, ...] = ()
     made: Mapping[str, object] = field(default_factory=dict)
     captions: Mapping[str, str] = field(default_factory=dict)
@@ -68,6 +72,7 @@ class EvaluationReport:
             "photos": self.photos,
             "mean_length": self.mean_length,
             "distinct": self.distinct,
+            "repeated_nouns": self.repeated_nouns,
             **self.made,
             "intervals": {
                 "level": bootstrap.LEVEL,
@@ -130,6 +135,7 @@ def make_report(
         photos=len(photos),
         mean_length=float(np.mean(lengths)),
         distinct=len(set(captions.values())) / len(captions),
+        repeated_nouns=share_with_repeated_nouns(captions.values()),
         notes=(*notes, *result.notes),
         made={
             "tokenizer": result.tokenizer,
@@ -215,7 +221,7 @@ def table(reports: Sequence[EvaluationReport]) -> list[str]:
     of_files = [name for name in names if name in FILE_TOKEN_BLEU]
     rows = [["", *(report.label for report in reports)]]
     rows += [_row(name, reports) for name in names if name not in of_files]
-    for name in ("mean_length", "distinct"):
+    for name in ("mean_length", "distinct", "repeated_nouns"):
         rows.append([name, *(f"{getattr(report, name):.3f}" for report in reports)])
     count = len(rows)
     lines = align(rows + [_row(name, reports) for name in of_files])

@@ -23,6 +23,7 @@ from show_attend_tell.data.encoder_identity import (
     accepts_packaged,
     identity_difference,
 )
+from show_attend_tell.data.noun_phrases import kinds_of
 from show_attend_tell.data.vocabulary import END, PAD, START, UNKNOWN
 from show_attend_tell.reference.beam import (
     Records,
@@ -33,7 +34,7 @@ from show_attend_tell.reference.beam import (
     sample,
 )
 from show_attend_tell.reference.decoder import Choose, State
-from show_attend_tell.reference.hypotheses import Hypotheses
+from show_attend_tell.reference.hypotheses import Hypotheses, repeated_nouns_last
 from show_attend_tell.reference.lstm import (
     argmax_location,
     region_bias,
@@ -209,7 +210,9 @@ class Generator:
             photos: number of photos of the whole run, see :meth:`search`.
 
         Returns:
-            Hypotheses of NumPy arrays, N rows, best first. ``scores`` decide the order.
+            Hypotheses of NumPy arrays, N rows, best first. ``scores`` decide the order,
+            but in a beam search captions that repeat a noun come after the others, see
+            :mod:`data.noun_phrases`.
 
         Raises:
             ConfigError: several views select locations, or a reranker must rank one
@@ -230,12 +233,19 @@ class Generator:
         T = decoding.max_words
         noise = uniform_noise(decoding.seed if seeds is None else seeds, N, T)
         hypotheses = self.search(annotations, decoding, noise, regions, photos)
-        if self.reranker is None or not self.ranks(decoding):
-            return hypotheses
-        unmirrored = annotations[:, 0] if self.mirror else annotations
-        return self.reranker.rank(
-            hypotheses, unmirrored, decoding.rerank_weight, regions
-        )
+        if self.reranker is not None and self.ranks(decoding):
+            unmirrored = annotations[:, 0] if self.mirror else annotations
+            hypotheses = self.reranker.rank(
+                hypotheses, unmirrored, decoding.rerank_weight, regions
+            )
+        if decoding.method == "beam":
+            hypotheses = repeated_nouns_last(hypotheses, self._kinds)
+        return hypotheses
+
+    @functools.cached_property
+    def _kinds(self) -> np.ndarray:
+        """The kinds of the vocabulary's words, (K,)."""
+        return kinds_of(self.vocabulary.words)
 
     def _require_shapes(
         self,

@@ -5,6 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from show_attend_tell.data.noun_phrases import repeats_noun
+from show_attend_tell.data.vocabulary import END
+
 
 class Hypotheses(NamedTuple):
     """W captions for each of B photos, best first, of at most T words.
@@ -41,3 +44,26 @@ class Hypotheses(NamedTuple):
     def map(self, function: Callable[[np.ndarray], np.ndarray]) -> "Hypotheses":
         """Return hypotheses whose fields are a function of these."""
         return Hypotheses(*(function(field) for field in self))
+
+
+def repeated_nouns_last(hypotheses: Hypotheses, kinds: np.ndarray) -> Hypotheses:
+    """Move captions that repeat a noun behind the others of their photo.
+
+    Args:
+        hypotheses: of NumPy arrays, best first.
+        kinds: the kind of each word by its id, (K,), see :mod:`data.noun_phrases`.
+
+    Returns:
+        The hypotheses; the order is else as before, and absent captions remain last.
+    """
+    places = np.where(hypotheses.lengths > 0, 0, 2)  # (B, W)
+    for row, captions in zip(places, hypotheses.tokens.tolist(), strict=True):
+        for w, caption in enumerate(captions):
+            words = [word for word in caption if word > END]
+            if repeats_noun(words, kinds[words].tolist()):
+                row[w] = 1
+    if not (places == 1).any():
+        return hypotheses
+    order = np.argsort(places, axis=1, kind="stable")
+    rows = np.arange(len(order))[:, None]
+    return Hypotheses(*(np.asarray(field)[rows, order] for field in hypotheses))

@@ -196,6 +196,7 @@ REPORT = EvaluationReport(
     photos=2,
     mean_length=10,
     distinct=1.0,
+    repeated_nouns=0.0,
     made={"tokenizer": "simple"},
 )
 WHERE = ("--work", "w", "--runs", "r")

@@ -18,10 +18,12 @@ from tiny_pipeline import rough_pixels
 
 from data_prep.scenes.example_pictures import example_pictures
 from data_prep.scenes.scenes import make_scene
+from show_attend_tell.data.noun_phrases import Kind
 from show_attend_tell.data.preprocessing import to_square
 from show_attend_tell.inference.pipeline import load
 from show_attend_tell.models.pretrained import SHIPPED
 from show_attend_tell.reference.beam import Rules, beam_search
+from show_attend_tell.reference.hypotheses import Hypotheses, repeated_nouns_last
 from show_attend_tell.reference.reranker import load_reranker, reranker_beside
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -173,6 +175,36 @@ def test_the_search_finds_the_captions_of_the_reference_with_ties(page, beam, le
             assert alpha == expected.alpha[w, :length, 0].tolist()
             assert log_prob == pytest.approx(expected.log_probs[w], abs=1e-6)
             assert score == pytest.approx(expected.scores[w], abs=1e-6)
+
+
+@pytest.mark.slow
+def test_captions_that_repeat_a_noun_come_last_as_in_the_reference(
+    browser, tmp_path, rng
+):
+    write_page(tmp_path / "captioner")
+    kinds = rng.integers(0, 4, 12).astype(np.int8)
+    kinds[:4] = Kind.CLOSER
+    tokens = rng.integers(4, 12, (300, 5, 16), np.int32)  # (B, W, T), few words
+    lengths = rng.integers(1, 17, (300, 5))
+    places = np.arange(16)
+    tokens[places >= lengths[..., None]] = 0
+    tokens[places == lengths[..., None] - 1] = 2  # the end word
+    numbers = np.broadcast_to(np.arange(5.0), (300, 5))
+    found = Hypotheses(tokens, lengths, *([numbers] * 7))
+    expected = repeated_nouns_last(found, kinds)
+    assert 50 < (expected.scores != numbers).any(axis=1).sum() < 300
+    code = """
+        return a[0].map((photo) => {
+          const captions = photo.map((ids, k) =>
+            ({k, words: ids.filter((id) => id).map((word) => ({word}))}));
+          return m.repeatedNounsLast(captions, a[1]).map(({k}) => k);
+        });
+    """
+    with serving(tmp_path) as address:
+        browser.get(f"{address}/captioner/index.html")
+        digits = "".join(map(str, kinds))
+        order = call(browser, "search.js", code, tokens.tolist(), digits)
+    np.testing.assert_array_equal(order, expected.scores)
 
 
 @pytest.mark.slow

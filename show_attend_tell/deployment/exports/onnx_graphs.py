@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 
+from show_attend_tell.data.noun_phrases import kinds_of
 from show_attend_tell.deployment.exports.recording import Graph, Recorded
 from show_attend_tell.inference.engine import Engine, load_engine
 from show_attend_tell.reference.beam import log_softmax
@@ -47,8 +48,9 @@ def export_onnx(
     ``values`` (G,), which each n-gram adds to the expected CIDEr of a caption, see
     :meth:`reference.reranker.Reranker.expected_cider`.
 
-    ``captioner.json`` has the words by their ids, ``grid``, ``side`` S, ``resize``, the
-    settings of the search, and the reranker's ``ngrams`` with their ``idf``.
+    ``captioner.json`` has the words by their ids, ``kinds``, a digit for the kind of
+    each, see :mod:`data.noun_phrases`, ``grid``, ``side`` S, ``resize``, the settings
+    of the search, and the reranker's ``ngrams`` with their ``idf``.
 
     Arguments and errors are those of :func:`exports.graphs.export_saved_model`; an
     encoder that is neither VGG16 nor VGG19 is an ExportError too.
@@ -82,6 +84,7 @@ def export_onnx(
         ranking = {"ngrams": vectors.ngrams, "idf": vectors.idf.astype(float).tolist()}
     settings = ranking | {
         "words": engine.vocabulary.words,
+        "kinds": "".join(map(str, kinds_of(engine.vocabulary.words))),
         "grid": engine.grid,
         "side": engine.side,
         "resize": engine.resize,
