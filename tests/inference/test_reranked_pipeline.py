@@ -137,7 +137,9 @@ def test_a_reranker_that_is_found_leaves_one_hypothesis_as_it_is(
         pipeline.caption_photos([photos], CaptionRequest(beam=1)),
         strict=True,
     ):
-        assert (ours.text, ours.log_prob) == (theirs.text, theirs.log_prob)
+        assert ours.text == theirs.text
+        # Rounding depends on the threads of a product.
+        assert ours.log_prob == pytest.approx(theirs.log_prob, abs=1e-5)
     assert "ranked by" not in made_by(found, CaptionRequest(beam=1))
     assert "ranked by" in made_by(found, CaptionRequest())
     with pytest.raises(ConfigError, match="several hypotheses"):

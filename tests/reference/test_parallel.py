@@ -9,6 +9,12 @@ from threadpoolctl import threadpool_info
 from show_attend_tell.reference import parallel
 
 
+@pytest.fixture(autouse=True)
+def _all_libraries():
+    """Let the limit know libraries that other tests have loaded, such as SciPy's."""
+    parallel._controller.cache_clear()
+
+
 def blas_threads():
     infos = (info for info in threadpool_info() if info["user_api"] == "blas")
     return [info["num_threads"] for info in infos]
