@@ -21,7 +21,7 @@ from show_attend_tell.cli.deployment import demo, export
 from show_attend_tell.cli.doctor import doctor
 from show_attend_tell.cli.evaluate import compare, evaluate
 from show_attend_tell.cli.options import START_OVER, Verb
-from show_attend_tell.cli.preparation import download, features, prepare
+from show_attend_tell.cli.preparation import convert, download, features, prepare
 from show_attend_tell.cli.train import average, calibrate, fit_reranker, train
 from show_attend_tell.runtime import plugins
 from show_attend_tell.runtime.errors import ShowAttendTellError, nearest
@@ -70,7 +70,7 @@ def cli() -> None:
 
 for verb in (prepare, features, train, evaluate, average, calibrate, fit_reranker):
     cli.add_command(verb)
-for verb in (caption, compare, demo, doctor, export, download):
+for verb in (caption, compare, convert, demo, doctor, export, download):
     cli.add_command(verb)
 
 

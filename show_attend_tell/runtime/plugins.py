@@ -61,6 +61,7 @@ CORE_NAMES = {
         "calibrate",
         "caption",
         "compare",
+        "convert",
         "demo",
         "doctor",
         "download",

@@ -20,7 +20,7 @@ from show_attend_tell.runtime import plugins
 from show_attend_tell.runtime.errors import DataError
 
 VERBS = ["average", "prepare", "features", "train", "eval", "caption", "export", "demo"]
-VERBS += ["calibrate", "fit-reranker", "compare", "download", "doctor"]
+VERBS += ["calibrate", "fit-reranker", "compare", "convert", "download", "doctor"]
 
 
 def test_help_names_every_verb(run):

@@ -7,9 +7,11 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from made_up_features import COUNT, IDENTITY, IDS, PROBLEMS, ROWS, write
 
 from data_prep.join_shards import is_shards_folder, join_shards
+from show_attend_tell.cli.preparation import convert
 from show_attend_tell.data.features import FeatureReader
 from show_attend_tell.runtime.errors import FeatureError
 
@@ -75,6 +77,16 @@ def test_an_incomplete_or_damaged_folder_is_one_line(shards, damage, reason):
     assert "\n" not in str(error.value)
     assert not shards.with_suffix(".h5").exists()
     assert not Path(f"{shards.with_suffix('.h5')}.parts").exists()
+
+
+def test_the_command_joins_a_folder_and_refuses_others(shards, tmp_path):
+    done = CliRunner().invoke(convert, [str(shards)])
+    assert done.exit_code == 0, done.output
+    assert f"{tmp_path / 'features.h5'}: joined from {shards}" in done.output
+    FeatureReader(tmp_path / "features.h5", IDENTITY).close()
+    other = CliRunner().invoke(convert, [str(tmp_path)])
+    assert other.exit_code == 2
+    assert "must be a folder of shards that version 0.3 wrote" in other.output
 
 
 def test_other_folders_are_no_shards(tmp_path):
