@@ -175,6 +175,8 @@ def test_the_engine_knows_the_number_of_photos(pipeline, captions):
     assert asked == [2, 3]
 
 
+# After thousands of other tests in one process BLAS keeps two threads.
+@pytest.mark.nightly
 def test_a_photo_is_encoded_and_captioned_with_one_thread_of_a_product(
     pipeline, photo, monkeypatch
 ):

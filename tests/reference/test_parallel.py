@@ -15,11 +15,13 @@ def _all_libraries():
     parallel._controller.cache_clear()
 
 
+# Nightly: in a process that has run thousands of other tests BLAS keeps two threads.
 def blas_threads():
     infos = (info for info in threadpool_info() if info["user_api"] == "blas")
     return [info["num_threads"] for info in infos]
 
 
+@pytest.mark.nightly
 def test_results_keep_the_order_of_the_photos(monkeypatch):
     monkeypatch.setattr(parallel, "CORES", 2)
     both = threading.Barrier(2)
@@ -36,6 +38,7 @@ def test_results_keep_the_order_of_the_photos(monkeypatch):
     assert blas_threads() == before
 
 
+@pytest.mark.nightly
 def test_one_photo_has_one_thread_of_a_product():
     """Threads that wait in loops take the processors from other programs."""
     before = blas_threads()
@@ -45,6 +48,7 @@ def test_one_photo_has_one_thread_of_a_product():
     assert blas_threads() == before
 
 
+@pytest.mark.nightly
 def test_the_limit_ends_with_the_last_caller():
     before = blas_threads()
     with parallel.one_blas_thread:
@@ -54,6 +58,7 @@ def test_the_limit_ends_with_the_last_caller():
     assert blas_threads() == before
 
 
+@pytest.mark.nightly
 def test_parts_of_a_photo_are_computed_by_all_workers(monkeypatch):
     monkeypatch.setattr(parallel, "CORES", 2)
     both = threading.Barrier(2)
