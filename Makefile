@@ -90,7 +90,7 @@ eval: $(INSTALLED)
 
 # make caption PHOTOS='one.jpg folder/'
 caption: $(INSTALLED)
-	$(CLI) caption --model 'experiments/runs/$(EXPERIMENT)/model.keras' $(ARGS) $(PHOTOS)
+	$(CLI) caption --model 'experiments/runs/$(EXPERIMENT)/model.safetensors' $(ARGS) $(PHOTOS)
 
 doctor: $(INSTALLED)
 	$(CLI) doctor
@@ -106,7 +106,7 @@ demo: $(INSTALLED)
 	$(CLI) features --experiment scenes; \
 	$(CLI) train --experiment scenes --overwrite; \
 	$(CLI) eval --experiment scenes; \
-	$(CLI) caption --model experiments/runs/scenes/model.keras \
+	$(CLI) caption --model experiments/runs/scenes/model.safetensors \
 	  --attention $(FIGURES) --html $(FIGURES)/$(DEMO_PHOTO).html \
 	  prepared/scenes/photos/$(DEMO_PHOTO).jpg; \
 	echo "Attention per word: $(FIGURES)/$(DEMO_PHOTO).png and .html"; \

@@ -1,25 +1,27 @@
 """Make the packaged encoder: VGG16's convolutions in 8 bits per weight.
 
-    python -m data_prep.quantise_encoder FILE.weights.h5
+    python -m data_prep.quantise_encoder FILE.safetensors
 
-FILE holds ImageNet weights for ``keras.applications.VGG16(include_top=False)``, whose
-blocks 1 and 2 and biases are exact in float16. The digests that are printed are
+FILE, from `show-attend-tell convert`, holds ImageNet weights for
+``keras.applications.VGG16(include_top=False)``, whose blocks 1 and 2 and biases are
+exact in float16. The digests that are printed are
 constants of :mod:`show_attend_tell.data.encoder_identity`;
-:func:`show_attend_tell.reference.encoder.packaged_weights` reads the file.
+:func:`show_attend_tell.reference.encoder.read_weights` reads the file.
 """
 
 from pathlib import Path
-from typing import Any
 
 import click
 import keras
 import numpy as np
 
 from show_attend_tell.models.encoder.network import weights_digest
-from show_attend_tell.reference.encoder import PACKAGED_WEIGHTS, packaged_weights
+from show_attend_tell.models.encoder.weights import load_weights
+from show_attend_tell.reference.encoder import PACKAGED_WEIGHTS, read_weights
+from show_attend_tell.reference.encoder_file import digests_of, write_encoder
+from show_attend_tell.reference.tensor_file import SCALE
 from show_attend_tell.runtime.errors import EncoderError
-from show_attend_tell.runtime.files import atomic_path
-from show_attend_tell.runtime.untrusted import quantise
+from show_attend_tell.runtime.quantisation import dequantise, quantise
 
 _LAYER = "block5_conv3"  # the last convolution
 _EXACT_BLOCKS = ("block1", "block2")  # 1.8 % of the weights, with the largest effect
@@ -30,7 +32,7 @@ def quantised_arrays(network: keras.Model) -> dict[str, np.ndarray]:
 
     Returns:
         ``<layer>/kernel`` (int8 or float16), ``<layer>/bias`` (float16) and, of
-        quantised layers, ``<layer>/scale`` (float32).
+        quantised layers, ``<layer>/kernel.scale`` (float32).
 
     Raises:
         EncoderError: a value that is stored as float16 is not exact in it.
@@ -44,9 +46,21 @@ def quantised_arrays(network: keras.Model) -> dict[str, np.ndarray]:
             arrays[f"{layer.name}/kernel"] = _half(kernel, layer.name)
         else:
             q, scale = quantise(kernel)
-            arrays |= {f"{layer.name}/kernel": q, f"{layer.name}/scale": scale}
+            arrays[f"{layer.name}/kernel"] = q
+            arrays[f"{layer.name}/kernel{SCALE}"] = scale
         arrays[f"{layer.name}/bias"] = _half(bias, layer.name)
     return arrays
+
+
+def _layers(arrays: dict[str, np.ndarray]) -> dict[str, list[np.ndarray]]:
+    """Return the float32 weights that arrays stand for, by layer."""
+    layers: dict[str, list[np.ndarray]] = {}
+    for name, values in arrays.items():
+        if not name.endswith(SCALE):
+            scale = arrays.get(name + SCALE, np.float32(1))
+            weight = dequantise(values, scale)
+            layers.setdefault(name.partition("/")[0], []).append(weight)
+    return layers
 
 
 def _half(values: np.ndarray, layer: str) -> np.ndarray:
@@ -72,15 +86,13 @@ def _half(values: np.ndarray, layer: str) -> np.ndarray:
 def main(source: Path, out: Path) -> None:
     """Quantise the weights in SOURCE; print digests of the result."""
     whole = keras.applications.VGG16(include_top=False, weights=None)
-    whole.load_weights(source)
+    load_weights(whole, source, "VGG16")
     network = keras.Model(whole.inputs[0], whole.get_layer(_LAYER).output)
     original = weights_digest(network)
-    with atomic_path(out) as temporary:
-        # Not compressed, to load fast; the wheel compresses it.
-        quantised: dict[str, Any] = quantised_arrays(network)
-        np.savez(temporary, **quantised)
-    for name, arrays in packaged_weights(out).items():
-        network.get_layer(name).set_weights(arrays)
+    arrays = quantised_arrays(network)
+    write_encoder(out, "VGG16", arrays, digests_of(_layers(arrays)))
+    for name, values in read_weights(out, "VGG16").layers.items():
+        network.get_layer(name).set_weights(values)
     click.echo(f"{out}: {out.stat().st_size / 1e6:.1f} MB")
     click.echo(f"weights_digest of {source.name}: {original}")
     click.echo(f"weights_digest of {out.name}: {weights_digest(network)}")

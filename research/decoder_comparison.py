@@ -106,7 +106,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("experiment", help="the experiment of the prepared data")
     parser.add_argument(
-        "models", nargs="+", help="LABEL=MODEL, a run's name or a .keras file"
+        "models", nargs="+", help="LABEL=MODEL, a run's name or a .safetensors file"
     )
     parser.add_argument("--work", type=Path, default=Path("prepared"))
     parser.add_argument("--runs", type=Path, default=Path("experiments/runs"))

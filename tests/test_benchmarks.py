@@ -170,10 +170,10 @@ def test_both_engines_caption_a_folder(tmp_path):
     from show_attend_tell.models.encoder.network import Encoder
 
     settings = EncoderSettings("SceneNet", "annotations", "scenes", 112, "squash")
-    make_captioner(Encoder(settings)).save(tmp_path / "model.keras")
+    make_captioner(Encoder(settings)).save(tmp_path / "model.safetensors")
     for number in range(3):
         (tmp_path / f"{number}.png").write_bytes(photo_bytes(number))
-    arguments = [str(tmp_path), "--model", str(tmp_path / "model.keras")]
+    arguments = [str(tmp_path), "--model", str(tmp_path / "model.safetensors")]
     done = CliRunner().invoke(engines.main, arguments)
     assert "3 photos, 100.00% equal (bar 99.5%)" in done.output
     assert done.exit_code == 0

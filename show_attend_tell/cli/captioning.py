@@ -96,7 +96,7 @@ def tasks() -> dict[str, plugins.Task]:
 
 def task_of_model(path: Path) -> plugins.Task:
     """Return the task of a model file; the captioner's if the file is no model."""
-    from show_attend_tell.reference.model_file import class_of
+    from show_attend_tell.reference.tensor_file import class_of
 
     name = class_of(path)  # its loader reports a fault
     if name in CAPTIONING.models:

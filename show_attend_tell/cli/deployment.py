@@ -5,7 +5,11 @@ from pathlib import Path
 
 import click
 
-from show_attend_tell.cli.captioning import require_accepted, task_of_model
+from show_attend_tell.cli.captioning import (
+    CAPTIONING,
+    require_accepted,
+    task_of_model,
+)
 from show_attend_tell.cli.options import PATH, Verb, encoder_weights_option
 from show_attend_tell.config import MOST_BEAM
 from show_attend_tell.runtime import plugins
@@ -36,7 +40,7 @@ def demo(models, encoder_weights, host, port, queue) -> None:
 
     The page and its POST /caption are served on this machine.
 
-    MODEL is a .keras file; with several, such as one with soft and one with hard
+    MODEL is a .safetensors file; with several, such as one with soft and one with hard
     attention, the page offers a choice. By default it offers both models of the
     package: the best-scoring one, a Transformer, and the paper's LSTM.
     """
@@ -81,12 +85,13 @@ def _names(models) -> list[str]:
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["saved_model", "litert", "onnx", "half", "8bit"]),
+    type=click.Choice(["saved_model", "litert", "onnx", "half", "8bit", "keras"]),
     required=True,
     help="saved_model: a TensorFlow SavedModel from pixels to captions. "
     "litert: a .tflite file from pixels to words, and its .json. "
     "onnx: a folder with the encoder and one decoding step. "
-    "half: a .keras file with float16 weights. 8bit: one with 8 bits per weight.",
+    "half: a .safetensors file with float16 weights. 8bit: one with 8 bits per weight. "
+    "keras: a .keras file, which keras.saving.load_model reads.",
 )
 @click.option("--out", type=PATH, required=True, help="Folder or file to write.")
 @encoder_weights_option
@@ -103,7 +108,7 @@ def _names(models) -> list[str]:
 def export(model, form, out, encoder_weights, beam, accept_imagenet) -> None:
     """Export a trained model to another format."""
     smaller = form in ("half", "8bit")
-    if smaller and encoder_weights is not None:
+    if (smaller or form == "keras") and encoder_weights is not None:
         raise click.UsageError(
             f"--format {form} cannot be combined with --encoder-weights."
         )
@@ -113,11 +118,11 @@ def export(model, form, out, encoder_weights, beam, accept_imagenet) -> None:
         )
     from show_attend_tell.models.pretrained import NAMES, shipped_model
 
-    if form != "onnx":
-        start_keras()
     if str(model) in NAMES:
         model = shipped_model(str(model))
     task = task_of_model(model)
+    if form != "onnx" and not (smaller and task is CAPTIONING):
+        start_keras()
     require_accepted(task, model, "the model of an experiment")
     if form == "saved_model":
         from show_attend_tell.deployment.exports.graphs import export_saved_model
@@ -139,9 +144,15 @@ def export(model, form, out, encoder_weights, beam, accept_imagenet) -> None:
 
         export_onnx(model, out, encoder_weights, beam)
         click.echo(f"{out}")
+    elif form == "keras":
+        from show_attend_tell.deployment.exports.keras_file import export_keras
+
+        export_keras(model, out, beam, task.load_model)
+        click.echo(f"{out}")
     else:
         from show_attend_tell.deployment.exports.half_precision import save_half
 
         eight_bit = form == "8bit"
-        size = save_half(model, out, accept_imagenet, eight_bit, beam, task.load_model)
+        read_model = None if task is CAPTIONING else task.load_model
+        size = save_half(model, out, accept_imagenet, eight_bit, beam, read_model)
         click.echo(f"{out}: {size / 1e6:.1f} MB")

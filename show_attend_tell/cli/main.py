@@ -17,11 +17,12 @@ import click
 
 from show_attend_tell import __version__
 from show_attend_tell.cli.caption import caption
+from show_attend_tell.cli.convert import convert
 from show_attend_tell.cli.deployment import demo, export
 from show_attend_tell.cli.doctor import doctor
 from show_attend_tell.cli.evaluate import compare, evaluate
 from show_attend_tell.cli.options import START_OVER, Verb
-from show_attend_tell.cli.preparation import convert, download, features, prepare
+from show_attend_tell.cli.preparation import download, features, prepare
 from show_attend_tell.cli.train import average, calibrate, fit_reranker, train
 from show_attend_tell.runtime import plugins
 from show_attend_tell.runtime.errors import ShowAttendTellError, nearest

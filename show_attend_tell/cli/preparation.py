@@ -112,17 +112,3 @@ def download(source, data) -> None:
         click.echo(f"{format_bytes(size)} to download, {free} free in {data}")
     files = download.download(source, data, sys.stderr.isatty())
     click.echo("\n".join(map(str, files)))
-
-
-@click.command(cls=Verb, interrupted=CONTINUES)
-@click.argument("folder", type=PATH, metavar="FOLDER.shards")
-def convert(folder) -> None:
-    """Join a folder of shards, as version 0.3 wrote features, to one file."""
-    from data_prep.join_shards import is_shards_folder, join_shards
-
-    if not is_shards_folder(folder):
-        raise click.UsageError(
-            "FOLDER.shards must be a folder of shards that version 0.3 wrote. "
-            f"Received: {folder}"
-        )
-    click.echo(f"{join_shards(folder)}: joined from {folder}, which you can delete now")

@@ -63,8 +63,9 @@ def _parse_seeds(context, parameter, value: str | None) -> list[int] | None:
 @click.option(
     "--init-from",
     metavar="MODEL|NAME",
-    help="Initial model: a .keras file, the experiment of another run, `shipped` or "
-    "`shipped-lstm`. It keeps its words, and new words of the data are added.",
+    help="Initial model: a .safetensors file, the experiment of another run, "
+    "`shipped` or `shipped-lstm`. It keeps its words, and new words of the data are "
+    "added.",
 )
 @click.option("--resume", is_flag=True, help="Continue from the run's last checkpoint.")
 @click.option("--overwrite", is_flag=True, help="Replace an earlier run.")
@@ -205,7 +206,7 @@ def average(models, experiment, changes, runs, name, overwrite) -> None:
 @work_option
 @runs_option
 @click.option(
-    "--model", type=PATH, help="A .keras file; by default the experiment's run."
+    "--model", type=PATH, help="A .safetensors file; by default the experiment's run."
 )
 @encoder_weights_option
 @click.option(
@@ -219,8 +220,8 @@ def calibrate(experiment, changes, work, runs, model, encoder_weights, others) -
     """Calibrate the confidence of a model's captions: when to trust them.
 
     Compares the validation photos with pictures unlike the training photos: the same
-    photos upside down, close-ups of them, drawn scenes, and those of --other. Writes
-    <model>.confidence.npz beside the model.
+    photos upside down, close-ups of them, drawn scenes, and those of --other. The
+    calibration becomes a part of the model's file.
     """
     settings = load_settings(experiment, changes)
     start_keras()
@@ -259,8 +260,10 @@ def _pictures(folder: Path):
 @click.option(
     "--out",
     type=PATH,
-    metavar="FILE.npz",
-    help="File to write; by default beside the features: reranker-<encoder>.npz.",
+    metavar="FILE",
+    help="File to write; by default beside the features: "
+    "reranker-<encoder>.safetensors. The reranker becomes a part of the file of a "
+    "model.",
 )
 def fit_reranker(experiment, changes, work, out) -> None:
     """Learn to rank the hypotheses of a beam, for --reranker of eval and caption.

@@ -7,7 +7,7 @@ from dataclasses import dataclass as _plain
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Self, TypeAlias
 
-from pydantic import AfterValidator, FailFast, Field, model_validator
+from pydantic import FailFast, Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from show_attend_tell.config import MOST_BEAM
@@ -34,7 +34,7 @@ class EncoderSettings:
         layer: name of the layer whose output is stored (after its ReLU for VGG).
         weights: ``imagenet`` (downloaded), ``imagenet_8bit`` (of VGG16, packaged),
             ``scenes`` (of SceneNet, packaged), ``none`` (random, seeded) or the path
-            of a ``.weights.h5`` file.
+            of a ``.safetensors`` file.
         image_size: side, in pixels, of the network's square input.
         resize: ``crop`` scales the shortest side to 8/7 of ``image_size`` (256 for
             224, the paper's) and crops the centre; ``squash`` scales both sides.
@@ -334,15 +334,8 @@ _Grid = tuple[_Rows, _Rows]
 _Texts = Annotated[dict[str, str], Field(max_length=100)]
 
 
-def require_no_convolutions(names: list[str]) -> list[str]:
-    """Refuse the fine-tuned convolutions that a model of version 0.3 may hold."""
-    if names:
-        raise ValueError("`convolutions` must be []; version 0.3 reads them")
-    return names
-
-
-# The types of the values in a model file's config.json. Keys that a file lacks have the
-# defaults of Captioner; keys of later versions are ignored.
+# The types of the settings in a model file. Keys that a file lacks have the defaults of
+# Captioner; keys of later versions are ignored.
 @_plain
 class SavedIdentity:
     """The identity of the encoder, see ``Encoder.identity``."""
@@ -379,8 +372,4 @@ class SavedConfig:
     decoding: DecodingSettings = field(default_factory=DecodingSettings)
     hard: HardAttentionSettings = field(default_factory=HardAttentionSettings)
     transformer: TransformerSettings = field(default_factory=TransformerSettings)
-    convolutions: Annotated[list[str], AfterValidator(require_no_convolutions)] = field(
-        default_factory=list
-    )
     seed: Seed = 0
-    name: Annotated[str, Field(pattern=r"^\w{1,100}$")] = "captioner"

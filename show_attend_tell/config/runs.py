@@ -3,8 +3,8 @@
 A run folder, ``experiments/runs/<experiment>/``, holds
 
 * ``experiment.toml``, the resolved settings;
-* ``checkpoint.npz``, the state of training (:mod:`training.checkpoint`), and
-  ``model.keras``, the best model;
+* ``checkpoint.safetensors``, the state of training (:mod:`training.checkpoint`), and
+  ``model.safetensors``, the best model;
 * ``vocabulary.json``, if words were added to an initial model;
 * ``events.out.tfevents.*``, ``embedding*.tsv`` and ``projector_config.pbtxt``, for
   TensorBoard (:mod:`training.tensorboard_log`);
@@ -28,8 +28,13 @@ from show_attend_tell.config.settings import (
 from show_attend_tell.runtime.errors import RunError, quote
 from show_attend_tell.runtime.files import atomic_write, locked
 
-SETTINGS, MODEL, CHECKPOINT = "experiment.toml", "model.keras", "checkpoint.npz"
+SETTINGS = "experiment.toml"
+MODEL = "model.safetensors"
+CHECKPOINT = "checkpoint.safetensors"
 VOCABULARY = "vocabulary.json"
+# Of version 0.3; `convert` reads the models.
+_OLD_MODELS = ("model.keras", "model.weights.h5")
+_OLD_CHECKPOINT = "checkpoint.npz"
 
 
 def lock_results(folder: Path) -> AbstractContextManager[None]:
@@ -105,13 +110,19 @@ def open_run(
 
 
 def holds_run(folder: Path) -> bool:
-    """Return whether a folder has a checkpoint or a model."""
-    return (folder / CHECKPOINT).exists() or (folder / MODEL).exists()
+    """Return whether a folder has a checkpoint or a model, of version 0.3 too."""
+    names = (CHECKPOINT, MODEL, _OLD_CHECKPOINT, *_OLD_MODELS)
+    return any((folder / name).exists() for name in names)
 
 
 def _resumable(folder: Path, experiment: AnyExperiment) -> Path:
     """Return the folder if its checkpoint can be resumed with these settings."""
     if not (folder / CHECKPOINT).exists():
+        if (folder / _OLD_CHECKPOINT).exists():
+            raise RunError(
+                f"{folder / _OLD_CHECKPOINT}: a checkpoint of version 0.3, which only "
+                "show-attend-tell 0.3 resumes; train again with --overwrite"
+            )
         raise RunError(
             f"{folder}: no checkpoint, so there is nothing to resume; train without "
             "--resume" + (" but with --overwrite" if holds_run(folder) else "")
@@ -157,13 +168,19 @@ def find_model(name: str, runs: str | Path) -> Path:
     """Return the model file of a run.
 
     Args:
-        name: a path ending in ``.keras``, the folder of a run or of a preset, or an
-            experiment's name.
+        name: a path ending in ``.safetensors``, the folder of a run or of a preset, or
+            an experiment's name.
         runs: the folder of all runs, in which a name is searched for.
+
+    Returns:
+        The path, of a model of version 0.3 too, which its reader refuses.
     """
-    if name.endswith(".keras") or Path(name).is_file():
-        return Path(name)
-    for inside in (Path(name) / MODEL, Path(name) / "model.weights.h5"):
-        if inside.is_file():
-            return inside
+    path = Path(name)
+    if path.suffix in (".safetensors", ".keras") or path.is_file():
+        return path
+    folders = (path, Path(runs) / name)
+    for inside in (MODEL, *_OLD_MODELS):
+        for folder in folders:
+            if (folder / inside).is_file():
+                return folder / inside
     return Path(runs) / name / MODEL

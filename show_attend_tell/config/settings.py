@@ -46,11 +46,6 @@ _LONGEST_LINE = 2**13
 # not UTF-8 (ValueError), and lists that are nested too deeply.
 TOML_ERRORS = (ValueError, RecursionError)
 _MOST_FAULTS = 5  # faults that one message names
-# Keys that runs of version 0.3 hold, and the values without effect.
-_RETIRED: dict[str, Tables] = {
-    "encoder": {"trainable_from": ""},
-    "training": {"encoder_learning_rate": 1e-5, "rollouts": "beam", "text": []},
-}
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -104,9 +99,9 @@ class TrainingSettings(OptimiserSettings):
     Attributes:
         objective: ``likelihood`` (the paper's), ``cider`` or ``distil``, see
             :mod:`show_attend_tell.training`.
-        init_from: model to start from instead of random weights: a ``.keras`` file,
-            ``shipped`` or ``shipped-lstm``, the package's Transformer and LSTM, or the
-            name of an experiment whose run is in the same folder.
+        init_from: model to start from instead of random weights: a ``.safetensors``
+            file, ``shipped`` or ``shipped-lstm``, the package's Transformer and LSTM,
+            or the name of an experiment whose run is in the same folder.
         epochs: maximum passes over every training caption (``cider``: photo).
         hypotheses: captions generated per photo by beam search, with ``cider``.
         reward_bleu: weight of BLEU-4 beside CIDEr, with ``cider``.
@@ -172,9 +167,9 @@ class DistillationSettings:
     The equation is in :mod:`show_attend_tell.training.distillation`.
 
     Attributes:
-        teachers: models whose mean word probabilities are learnt: ``.keras`` files,
-            names of experiments whose runs are in the same folder, ``shipped`` or
-            ``shipped-lstm``.
+        teachers: models whose mean word probabilities are learnt: ``.safetensors``
+            files, names of experiments whose runs are in the same folder, ``shipped``
+            or ``shipped-lstm``.
         temperature: divisor of the logits of teachers and student.
         truth_weight: weight, 0 to 1, of the likelihood of the training captions; the
             teachers have the remaining weight.
@@ -317,10 +312,6 @@ def read_experiment_file(path: str | Path) -> AnyExperiment:
         raise ConfigError(
             f"{path}: cannot be read as TOML: {one_line(error)}"
         ) from None
-    for name, retired in _RETIRED.items():
-        if isinstance(table := values.get(name), dict):
-            kept = {k: v for k, v in table.items() if retired.get(k, ...) != v}
-            values[name] = kept
     return experiment_from_dict({"name": path.stem, **values}, str(path))
 
 

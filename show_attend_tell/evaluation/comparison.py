@@ -34,7 +34,7 @@ from show_attend_tell.runtime.untrusted import parse_json, read_text_bytes, read
 SCORES = "scores.json"
 FORMATS = ("text", "markdown", "csv", "latex")
 DEFAULT_METRICS = ("BLEU-1", "BLEU-4", "METEOR", "CIDEr")
-_SEED = re.compile(r"-seed-\d+(?=$|/|\.keras$)")
+_SEED = re.compile(r"-seed-\d+(?=$|/|\.safetensors$)")
 # Decoding settings that the runs of a row share.
 _DECODING = ("beam", "length_normalisation", "max_words", "allow_unknown", "locations")
 

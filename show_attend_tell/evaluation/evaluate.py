@@ -82,7 +82,7 @@ def evaluate(
         progress: whether to show a progress bar.
         mirror: whether to average over the photos and their mirror images.
         reranker: file of a reranker, which also ranks the hypotheses, or ``none``; by
-            default ``<model>.reranker.npz`` beside a single model.
+            default the reranker in the file of a single model.
         boxes: file of the boxes of people, see :func:`pointing.read_boxes`, to measure
             where attention points at words such as "man".
 

@@ -25,10 +25,7 @@ second is fitted to :func:`training.confidence.probability_right` of the validat
 captions.
 """
 
-import contextlib
 import dataclasses
-import hashlib
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,10 +34,22 @@ import numpy as np
 
 from show_attend_tell.reference.captioner import Generator
 from show_attend_tell.reference.hypotheses import Hypotheses
-from show_attend_tell.reference.reranker import Reranker, reranker_beside
+from show_attend_tell.reference.model_file import (
+    CAPTIONER,
+    CONFIDENCE,
+    Part,
+    part_of,
+    read_captioner,
+    replace_part,
+)
+from show_attend_tell.reference.reranker import Reranker, load_reranker
+from show_attend_tell.reference.tensor_file import (
+    TensorFile,
+    faults_described,
+    open_tensors,
+    type_name,
+)
 from show_attend_tell.runtime.errors import CalibrationError
-from show_attend_tell.runtime.files import atomic_path
-from show_attend_tell.runtime.untrusted import read_arrays, reading
 
 FAMILIARITY = ("residual", "distance", "layout", "grounding", "log_prob")
 QUALITY = ("grounding", "log_prob", "weakest", "expected")
@@ -51,10 +60,7 @@ _SMALLEST = 1e-12
 _LEAST_P = 1e-3  # of a word, where its regression gives less
 _WEAKEST = 3  # words
 
-# The file of ``model.keras`` is ``model.confidence.npz``: NumPy arrays without pickle,
-# and ``about``, JSON with the digest of the model that it belongs to.
-FORMAT = 1
-_REMEDY = "run `show-attend-tell calibrate` for this model, or remove the file"
+_REMEDY = "run `show-attend-tell calibrate` for this model"
 # The arrays and their axes: G = 3 D, k directions, V content words, S statistics, and
 # the coefficients F of familiarity and Q of quality.
 _AXES = {
@@ -71,6 +77,7 @@ _AXES = {
     "quality": "Q",
 }
 _STORED = {"words": np.int32, "components": np.float16, "word_weights": np.float16}
+_TYPES = {name: type_name(_STORED.get(name, np.float32)) for name in _AXES}
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,72 +253,63 @@ def _grounding(space: PhotoSpace, z: np.ndarray, tokens: np.ndarray) -> np.ndarr
     return means
 
 
-def calibration_path(model: str | Path) -> Path:
-    """Return the path of a model's calibration."""
-    return Path(model).with_suffix(".confidence.npz")
-
-
-def model_digest(captioner: Generator) -> str:
-    """Return the SHA-256 of a captioner's vocabulary and weights, in hexadecimal."""
-    digest = hashlib.sha256("\n".join(captioner.vocabulary.words).encode())
-    for weight in captioner.weights:
-        digest.update(np.ascontiguousarray(np.asarray(weight, np.float32)).data)
-    return digest.hexdigest()
-
-
-def save_calibration(
-    calibration: Calibration,
-    captioner: Generator,
-    model: str | Path,
-    measured: dict[str, Any],
-) -> Path:
-    """Write the calibration of a model atomically; return its path.
+def part_of_calibration(calibration: Calibration, measured: dict[str, Any]) -> Part:
+    """Return a calibration as a part of a captioner's file.
 
     Args:
         calibration: the calibration.
-        captioner: the generator of one model and its reranker.
-        model: path of the model, beside which the file is written.
         measured: values for JSON that are kept with it.
     """
     about = {
-        "format": FORMAT,
-        "model": model_digest(captioner),
-        "reranker": _reranker_digest(captioner),
-        "statistics": STATISTICS,
+        "statistics": list(STATISTICS),
+        "reranked": calibration.reranker is not None,
         "measured": measured,
     }
     values = vars(calibration.space) | vars(calibration)
     arrays: dict[str, Any] = {
         name: np.asarray(values[name], _STORED.get(name, np.float32)) for name in _AXES
     }
-    path = calibration_path(model)
-    with atomic_path(path) as temporary:
-        np.savez_compressed(temporary, about=json.dumps(about), **arrays)
-    return path
+    return Part(about, arrays)
+
+
+def save_calibration(
+    calibration: Calibration, model: str | Path, measured: dict[str, Any]
+) -> None:
+    """Write the calibration of a model into its file, atomically.
+
+    Args:
+        calibration: the calibration; a reranker is the one of the file.
+        model: the file of the model.
+        measured: values for JSON that are kept with it.
+    """
+    part = part_of_calibration(calibration, measured)
+    replace_part(model, CONFIDENCE, part)
 
 
 def find_calibration(captioner: Generator, model: str | Path) -> Calibration | None:
-    """Read the calibration beside a model.
+    """Read the calibration of a model.
 
     Returns:
-        None if there is no file, or if its captions were ranked in another way: by
+        None if the file has none, or if its captions were ranked in another way: by
         another reranker, or only one of them by a reranker.
 
     Raises:
-        CalibrationError: the file is damaged, or belongs to another model.
+        CalibrationError: it is damaged.
     """
-    path = calibration_path(model)
-    if not path.exists():
-        return None
-    with reading(path, CalibrationError, _REMEDY):
-        arrays, about = read_arrays(path, _AXES, FORMAT)
-        _require_layout(arrays, about, captioner)
-    if about.get("model") != model_digest(captioner):
-        raise CalibrationError(
-            f"{path}: must be the calibration of {Path(model).name}. Received: that "
-            f"of another model; {_REMEDY}"
-        )
-    if about.get("reranker") != _reranker_digest(captioner):
+    path = Path(model)
+    with (
+        faults_described(path, CalibrationError, "a calibration", _REMEDY, _REMEDY),
+        open_tensors(path, CAPTIONER) as file,
+    ):
+        if CONFIDENCE not in file.about:
+            return None
+        about = file.about[CONFIDENCE]
+        if not isinstance(about, dict) or about.get("statistics") != list(STATISTICS):
+            raise ValueError("its statistics are those of another version")
+        _require_shapes(file, captioner.annotation_width)
+        arrays = part_of(file, CONFIDENCE).arrays
+        _require_numbers(arrays)
+    if not _is_ranked_alike(about.get("reranked"), captioner.reranker, path):
         return None
     for name, value in arrays.items():
         arrays[name] = value.astype(np.int64 if name == "words" else np.float64)
@@ -320,61 +318,63 @@ def find_calibration(captioner: Generator, model: str | Path) -> Calibration | N
     return Calibration(space, **arrays, reranker=captioner.reranker)
 
 
-def files_beside(
-    captioner: Generator, source: object, file: Path
-) -> dict[Path, Path | None]:
-    """Return the files that belong beside a copy of a model, and what they copy.
-
-    These are the reranker, the encoder's weights if they are a file, and the
-    calibration. A calibration holds for its model only: after the weights change,
-    there is none.
+def valid_calibration(
+    captioner: Generator, calibration: Calibration | None, model: Path
+) -> Part | None:
+    """Return the calibration of a model's file, if it holds for a captioner now.
 
     Args:
-        captioner: the generator of one model.
-        source: the path of the model's own file, if it has one.
-        file: the path of the copy.
+        captioner: the generator of one model, read from the file.
+        calibration: its calibration, if any.
+        model: the file.
+
+    Returns:
+        None if there is none, or if the weights have changed since.
     """
-    reranker = captioner.reranker
-    calibration = calibration_path(file)
-    beside = {
-        reranker_beside(file): None if reranker is None else reranker.file,
-        calibration: None,
-    }
-    if isinstance(source, Path):
-        with contextlib.suppress(CalibrationError):  # for other weights than these
-            if find_calibration(captioner, source) is not None:
-                beside[calibration] = calibration_path(source)
-        weights = source.with_name(captioner.encoder_identity["weights"])
-        if weights.is_file():
-            beside[file.with_name(weights.name)] = weights
-    return beside
+    if calibration is None:
+        return None
+    stored = read_captioner(model).weights
+    for ours, theirs in zip(captioner.weights, stored, strict=True):
+        if not np.array_equal(np.asarray(ours), theirs):
+            return None
+    with open_tensors(model, CAPTIONER) as file:
+        return part_of(file, CONFIDENCE)
 
 
-def _reranker_digest(captioner: Generator) -> str | None:
-    """Return the SHA-256 of a captioner's reranker; None without one."""
-    reranker = captioner.reranker
-    return None if reranker is None else reranker.digest()
+def _is_ranked_alike(reranked: object, reranker: Reranker | None, file: Path) -> bool:
+    """Return whether captions are ranked as those of a file's calibration were."""
+    if reranker is None or not reranked:
+        return reranker is None and not reranked
+    # Another file may hold the same reranker.
+    return reranker.file == file or load_reranker(file).digest() == reranker.digest()
 
 
-def _require_layout(
-    arrays: dict[str, np.ndarray], about: dict[str, Any], captioner: Generator
-) -> None:
-    """Raise a ValueError unless the arrays have the documented layout."""
-    if about.get("statistics") != list(STATISTICS):
-        raise ValueError("its statistics are those of another version")
-    D, words = captioner.annotation_width, arrays["words"]
-    sizes = {"D": D, "G": 3 * D, "k": arrays["variances"].size, "V": words.size}
-    sizes |= {"S": len(STATISTICS), "F": len(FAMILIARITY) + 1, "Q": len(QUALITY) + 1}
+def _require_shapes(file: TensorFile, D: int) -> None:
+    """Raise a ValueError unless the arrays have the documented names and shapes."""
+    prefix = f"{CONFIDENCE}/"
+    names = {name for name in file.names if name.startswith(prefix)}
+    if surplus := names - {prefix + name for name in _AXES}:
+        raise ValueError(f"it also holds {min(surplus)[:80]!r}")
+    sizes = {"D": D, "G": 3 * D, "S": len(STATISTICS)}
+    sizes |= {"F": len(FAMILIARITY) + 1, "Q": len(QUALITY) + 1}
+    for axis, name in (("k", "variances"), ("V", "words")):
+        shape = file.shape(prefix + name)
+        if len(shape) != 1 or not shape[0]:
+            raise ValueError(f"`{name}` must have one axis. Received: {shape}")
+        sizes[axis] = shape[0]
     for name, axes in _AXES.items():
-        value, shape = arrays[name], tuple(sizes[axis] for axis in axes)
-        if value.dtype.kind != ("i" if name == "words" else "f"):
-            raise ValueError(f"`{name}` has the type {value.dtype}")
-        if value.shape != shape:
-            raise ValueError(f"`{name}` must be {shape}, and is {value.shape}")
-        if not np.isfinite(value).all():
+        shape = tuple(sizes[axis] for axis in axes)
+        file.require(prefix + name, shape, _TYPES[name])
+
+
+def _require_numbers(arrays: dict[str, np.ndarray]) -> None:
+    """Raise a ValueError if a number is not finite, or out of range."""
+    for name, values in arrays.items():
+        if not np.isfinite(values).all():
             raise ValueError(f"`{name}` must be finite")
-    positive = all((arrays[n] > 0).all() for n in ("variances", "shares", "scale"))
-    if not (sizes["k"] and sizes["V"] and positive):
-        raise ValueError("variances, shares and scales must be positive")
-    if words[0] < 0 or (np.diff(words.astype(np.int64)) <= 0).any():
+    for name in ("variances", "shares", "scale"):
+        if not (arrays[name] > 0).all():
+            raise ValueError(f"`{name}` must be positive")
+    words = arrays["words"].astype(np.int64)
+    if words[0] < 0 or (np.diff(words) <= 0).any():
         raise ValueError("`words` must be ascending ids")

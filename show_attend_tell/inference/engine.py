@@ -28,6 +28,7 @@ from show_attend_tell.inference.photos import Failure, find_photos
 from show_attend_tell.inference.result import Caption
 from show_attend_tell.reference.captioner import Generator, load_generator
 from show_attend_tell.reference.encoder import Encoder
+from show_attend_tell.reference.encoder_file import source_md5
 from show_attend_tell.reference.lstm import region_bias
 from show_attend_tell.reference.parallel import CORES, one_blas_thread
 from show_attend_tell.runtime.errors import CaptionError, EncoderError, quote
@@ -257,7 +258,8 @@ def matching_encoder(
     settings["precision"] = "float32"
     encoder = encoder_of(EncoderSettings(**settings))
     identity = encoder.identity()
-    if is_accepted(wanted, weights):
+    md5 = source_md5(weights) if Path(weights).is_file() else None
+    if is_accepted(wanted, weights, md5):
         identity["weights_digest"] = wanted["weights_digest"]
     difference = identity_difference(wanted, identity, either=True)
     if difference:

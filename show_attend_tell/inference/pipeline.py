@@ -22,8 +22,8 @@ from show_attend_tell.data.preprocessing import Box
 from show_attend_tell.data.region import cell_shares, region_in_view
 from show_attend_tell.inference.confidence import (
     Calibration,
-    files_beside,
     find_calibration,
+    valid_calibration,
 )
 from show_attend_tell.inference.engine import Engine, PhotoEncoder, load_engine
 from show_attend_tell.inference.photos import (
@@ -51,10 +51,11 @@ from show_attend_tell.inference.result import (
 )
 from show_attend_tell.models.pretrained import DEFAULT, NAMES, model_path
 from show_attend_tell.reference.hypotheses import Hypotheses
+from show_attend_tell.reference.model_file import CONFIDENCE, RERANKER
 from show_attend_tell.reference.parallel import one_blas_thread
+from show_attend_tell.reference.reranker import stored_reranker
+from show_attend_tell.reference.tensor_file import SUFFIX
 from show_attend_tell.runtime.errors import CaptionError
-from show_attend_tell.runtime.files import atomic_path
-from show_attend_tell.runtime.keras_archive import save_keras
 from show_attend_tell.runtime.read_ahead import read_ahead
 
 if TYPE_CHECKING:  # they import Keras
@@ -273,10 +274,14 @@ class CaptioningPipeline:
                     yield result
 
     def save(self, file: str | os.PathLike[str]) -> None:
-        """Write the captioner, and beside it what its own file has there.
+        """Write the captioner with its reranker and its calibration.
 
-        See :func:`~show_attend_tell.inference.confidence.files_beside`. The file ends
-        with ``.keras`` and is replaced if it exists.
+        The encoder's weights, if they are a file, are copied beside the model. A
+        calibration holds for its model only: if the weights have changed since, it is
+        left out.
+
+        Args:
+            file: a path that ends with ``.safetensors``; it is replaced if it exists.
 
         Raises:
             CaptionError: there are several models, or `file` has another ending.
@@ -284,20 +289,25 @@ class CaptioningPipeline:
         """
         file = Path(file)
         generator = self.generator
-        if generator.captioner is None or file.suffix != ".keras":
+        if generator.captioner is None or file.suffix != SUFFIX:
             raise CaptionError(
                 "`save` needs one model without mirror images, and a file that ends "
-                f"with .keras. Received: {len(generator.members)} models, mirror="
+                f"with {SUFFIX}. Received: {len(generator.members)} models, mirror="
                 f"{generator.mirror}, {str(file)!r}; correct it"
             )
-        beside = files_beside(generator, self.file, file)
-        with atomic_path(file) as temporary:
-            save_keras(self.captioner, temporary)
-        for path, original in beside.items():
-            if original is None:
-                path.unlink(missing_ok=True)  # of a model that was here
-            elif Path(original).resolve() != path.resolve():
-                shutil.copyfile(original, path)
+        parts = {}
+        if generator.reranker is not None:
+            parts[RERANKER] = stored_reranker(generator.reranker)
+        if isinstance(self.file, Path):
+            calibration = valid_calibration(generator, self.calibration, self.file)
+            if calibration is not None:
+                parts[CONFIDENCE] = calibration
+            weights = self.file.with_name(generator.encoder_identity["weights"])
+            copy = file.with_name(weights.name)
+            if weights.is_file() and weights.resolve() != copy.resolve():
+                file.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(weights, copy)
+        self.captioner.save_with(parts, file)
 
     def require_calibration(self, request: CaptionRequest) -> None:
         """Raise a CaptionError if a minimum confidence needs a missing calibration."""
@@ -305,8 +315,7 @@ class CaptioningPipeline:
             raise CaptionError(
                 "`min_confidence` needs a calibration of the model. Received: "
                 f"{self.file}, which has none for captions ranked so; run "
-                "`show-attend-tell calibrate`, with their reranker as "
-                "<model>.reranker.npz beside the model"
+                "`show-attend-tell calibrate` for a model that holds their reranker"
             )
 
     @one_blas_thread
@@ -414,7 +423,7 @@ def load(
     """Load a trained captioner, or an ensemble of several, and build its encoder.
 
     Args:
-        model: a ``.keras`` file, the folder of a run, an experiment's name, or
+        model: a ``.safetensors`` file, the folder of a run, an experiment's name, or
             ``shipped``, the default, or ``shipped-lstm`` in the package; several are
             averaged, see :mod:`reference.captioner`.
         encoder_weights: a file, or a name of ``EncoderSettings.weights``; by default
@@ -423,8 +432,8 @@ def load(
             the weights that they are rounded from may replace each other.
         runs: folder in which names of runs are looked up.
         mirror: whether to average over photos and their mirror images.
-        reranker: file by which hypotheses are ranked too, or ``none``; by default
-            ``<model>.reranker.npz``, if it is beside a single model.
+        reranker: file by which hypotheses are ranked too, or ``none``; by default the
+            reranker in the file of a single model.
         engine: see :func:`inference.engine.load_engine`.
         photos: see the same function.
 
@@ -434,7 +443,7 @@ def load(
         ModelFileError: a file is absent, damaged, or of another model or kind.
         EncoderError: the encoder's weights cannot be loaded.
         PretrainedModelError: `model` is omitted, and the package has no model.
-        CalibrationError: the calibration beside the model is damaged or another's.
+        CalibrationError: the calibration of the model is damaged.
     """
     models = [model] if isinstance(model, str | os.PathLike) else list(model)
     several = mirror or not isinstance(model, str | os.PathLike)

@@ -67,8 +67,8 @@ class CaptionRequest:
     """
 
     models: tuple[Path, ...] = _option(
-        "A .keras file, `shipped` or `shipped-lstm`, in place of the default model; "
-        "repeatable, to average the word probabilities of several models.",
+        "A .safetensors file, `shipped` or `shipped-lstm`, in place of the default "
+        "model; repeatable, to average the word probabilities of several models.",
         default=(),
         flag="--model",
         metavar="FILE",
@@ -79,8 +79,8 @@ class CaptionRequest:
     )
     reranker: Path | None = _option(
         "A file of fit-reranker: also rank the hypotheses of the beam by their "
-        "predicted CIDEr. By default MODEL.reranker.npz, if it is beside a single "
-        "model; `none` disables it.",
+        "predicted CIDEr. By default the reranker in the file of a single model; "
+        "`none` disables it.",
         metavar="FILE",
     )
     encoder_weights: Path | None = _option(

@@ -5,6 +5,9 @@ Notation and shapes: :mod:`show_attend_tell.models.lstm.attention`.
 
 import dataclasses
 import functools
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
 
 import keras
 from keras import ops
@@ -14,8 +17,8 @@ from show_attend_tell.config.captioner import (
     DecodingSettings,
     HardAttentionSettings,
     ModelSettings,
+    SavedConfig,
     TransformerSettings,
-    require_no_convolutions,
 )
 from show_attend_tell.data.vocabulary import PAD, Vocabulary
 from show_attend_tell.models.decoder_interface import (
@@ -32,6 +35,13 @@ from show_attend_tell.models.lstm.decoder import LstmDecoder
 from show_attend_tell.models.lstm.hard_attention import HardAttention
 from show_attend_tell.models.pretrained import read_preset, save_preset
 from show_attend_tell.models.transformer.decoder import TransformerDecoder
+from show_attend_tell.reference.model_file import (
+    Part,
+    layout,
+    parse_config,
+    write_captioner,
+)
+from show_attend_tell.reference.tensor_file import SUFFIX
 
 # The layer of each of config.captioner.DECODERS.
 LAYERS: dict[str, type[CaptionDecoder]] = {
@@ -80,7 +90,6 @@ class Captioner(keras.Model):
         transformer=None,
         **kwargs,
     ):
-        require_no_convolutions(kwargs.pop("convolutions", []))
         super().__init__(**kwargs)
         self.settings = _made(ModelSettings, settings)
         self.vocabulary = (
@@ -115,6 +124,30 @@ class Captioner(keras.Model):
         model = cls(**arguments)
         model.set_weights(saved.weights)
         return model
+
+    def save(self, filepath, overwrite=True, zipped=None, **kwargs):
+        """Save the captioner in a ``.safetensors`` file, or in a form of Keras.
+
+        Args:
+            filepath: with the ending ``.safetensors`` a file of this package, which is
+                replaced atomically; otherwise see ``keras.Model.save``.
+            overwrite: for Keras.
+            zipped: for Keras.
+            **kwargs: for Keras.
+        """
+        if Path(filepath).suffix == SUFFIX:
+            self.save_with({}, filepath)
+        else:
+            super().save(filepath, overwrite, zipped, **kwargs)
+
+    def save_with(self, parts: Mapping[str, Part], file):
+        """Save the captioner and parts, such as a reranker, in one file."""
+        values = self.get_config()
+        config = {field.name: values[field.name] for field in fields(SavedConfig)}
+        names = [name for name, _ in layout(parse_config(config))]
+        arrays = map(ops.convert_to_numpy, self.weights)
+        weights = dict(zip(names, arrays, strict=True))
+        write_captioner(file, config, weights, parts)
 
     save_to_preset = save_preset
 

@@ -1,21 +1,31 @@
 """Find the trained captioners of the package, and write any as a hub's folder.
 
-A folder has KerasHub's layout: ``config.json``, ``metadata.json`` and
-``model.weights.h5`` are those of a ``.keras`` file; ``README.md`` is the card, whose
-first lines are metadata in YAML: https://huggingface.co/docs/hub/model-cards. Reranker
-and calibration of a model in the package are beside the weights, as they are beside a
-``.keras`` file.
+A folder holds the model, ``model.safetensors``, and its card, ``README.md``, whose
+first lines are metadata in YAML: https://huggingface.co/docs/hub/model-cards. For
+``keras.saving.load_model`` it has KerasHub's layout too: ``config.json``,
+``metadata.json`` and ``model.weights.h5``, which nothing here reads.
 """
 
 import json
-import shutil
 from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
 
 from show_attend_tell.config.captioner import DECODERS
-from show_attend_tell.reference.model_file import WEIGHTS, Captioner, read_captioner
+from show_attend_tell.reference.model_file import (
+    CAPTIONER,
+    PARTS,
+    Captioner,
+    Part,
+    part_of,
+    read_captioner,
+)
+from show_attend_tell.reference.tensor_file import (
+    SUFFIX,
+    open_tensors,
+    require_current,
+)
 from show_attend_tell.runtime.errors import (
     ModelFileError,
     PretrainedModelError,
@@ -24,13 +34,14 @@ from show_attend_tell.runtime.errors import (
 )
 from show_attend_tell.runtime.files import atomic_path
 
-SHIPPED = Path(str(files(__package__))) / "weights" / "everyday.keras"
-SHIPPED_LSTM = SHIPPED.with_name("everyday_lstm.keras")
+SHIPPED = Path(str(files(__package__))) / "weights" / "everyday.safetensors"
+SHIPPED_LSTM = SHIPPED.with_name("everyday_lstm.safetensors")
 # Trained on Flickr8k alone, for comparisons; in a checkout only.
-FLICKR8K = SHIPPED.parents[3] / "experiments" / "models" / "flickr8k.keras"
-FLICKR8K_LSTM = FLICKR8K.with_name("flickr8k_lstm.keras")
+FLICKR8K = SHIPPED.parents[3] / "experiments" / "models" / "flickr8k.safetensors"
+FLICKR8K_LSTM = FLICKR8K.with_name("flickr8k_lstm.safetensors")
 CARD = SHIPPED.with_name("MODEL_CARD.md")
 DEFAULT = "shipped"
+_MODEL = "model.safetensors"  # in a folder
 NAMES = (DEFAULT, "shipped-lstm")  # in place of a file or a run
 PRESETS = {path.stem: path for path in (SHIPPED, SHIPPED_LSTM, FLICKR8K, FLICKR8K_LSTM)}
 _BODY = """\
@@ -87,17 +98,18 @@ def model_path(name: str, runs_folder: str | Path) -> Path:
     from show_attend_tell.config import runs  # slow, and packaged models need none
 
     path = runs.find_model(name, runs_folder)
-    models = Path(runs_folder).glob("*/*.keras")
+    require_current(path, ModelFileError)
+    models = Path(runs_folder).glob("*/*.safetensors")
     known = [*NAMES, *(model.parent.name for model in models)]
     if not path.exists() and (close := nearest(name, known)):
         raise PretrainedModelError(
-            f"`model` must be a .keras file, a run or one of {', '.join(NAMES)}. "
+            f"`model` must be a .safetensors file, a run or one of {', '.join(NAMES)}. "
             f"Received: {quote(name)}{close}; correct the name"
         )
-    if not path.exists() and not name.endswith(".keras"):
+    if not path.exists() and not name.endswith(SUFFIX):
         raise ModelFileError(
             f"{name!r}: no such model: no file, no folder of a run and no run in "
-            f"{runs_folder}; name a .keras file, train the run, or choose one of "
+            f"{runs_folder}; name a .safetensors file, train the run, or choose one of "
             f"{', '.join(NAMES)}"
         )
     return path
@@ -113,8 +125,10 @@ def read_preset(preset: str | Path) -> Captioner:
         ModelFileError: there is none; or see :func:`read_captioner`, which reads the
             folder as it reads a model file.
     """
-    file = PRESETS.get(str(preset)) or Path(preset) / WEIGHTS
+    file = PRESETS.get(str(preset)) or Path(preset) / _MODEL
     if not file.is_file():
+        if (old := Path(preset) / "model.weights.h5").is_file():
+            require_current(old, ModelFileError)
         raise ModelFileError(
             f"`preset` must be {' or '.join(PRESETS)}, or a folder that "
             f"`save_to_preset` wrote. Received: {str(preset)!r}"
@@ -142,16 +156,24 @@ def save_preset(model, folder: str | Path) -> None:
         metadata = json.loads(file.read_bytes())
         metadata["parameter_count"] = model.count_params()
         file.write_text(json.dumps(metadata, indent=4), "utf-8")
-        title, rest, card = Path(folder).name, _UNFINISHED, {"license": "other"}
+        title = Path(folder).name
+        card = {"license": "other"}
+        rest = _UNFINISHED
+        parts = {}
         if (shipped := _shipped(model)) is not None:
-            source = PRESETS[shipped]
-            for other in source.parent.glob(f"{source.stem}.*.npz"):
-                name = other.name.removeprefix(source.stem)
-                shutil.copyfile(other, temporary / f"{Path(WEIGHTS).stem}{name}")
-            title, rest = shipped, CARD.read_text("utf-8")
+            parts = _parts(PRESETS[shipped])
+            title = shipped
+            rest = CARD.read_text("utf-8")
             card["license_name"] = "research-and-education"
             card["license_link"] = "README.md#licence"
+        model.save_with(parts, temporary / _MODEL)
         (temporary / "README.md").write_text(_card(model, title, card) + rest, "utf-8")
+
+
+def _parts(file: Path) -> dict[str, Part]:
+    """Return the reranker and the calibration of a model in the package."""
+    with open_tensors(file, CAPTIONER) as opened:
+        return {name: part_of(opened, name) for name in PARTS if name in opened.about}
 
 
 def _card(model, title: str, metadata: dict) -> str:

@@ -444,7 +444,7 @@ def load_generator(
         ModelFileError: a file is absent, damaged or of another kind, or the files
             differ in vocabulary or encoder.
     """
-    with ThreadPoolExecutor(1) as pool:  # both take a tenth of a second
+    with ThreadPoolExecutor(1) as pool:  # two parts of a file, side by side
         ranking = pool.submit(find_reranker, reranker, files)
         members = [read(file) for file in files]
     must_rank = reranker is not None

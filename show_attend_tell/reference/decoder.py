@@ -13,8 +13,7 @@ import numpy as np
 Weights: TypeAlias = Mapping[str, np.ndarray]  # by the names of the equations
 State: TypeAlias = dict[str, np.ndarray]  # of W hypotheses, (W, ...)
 Choose: TypeAlias = Callable[[np.ndarray], np.ndarray]  # alpha (W, L) -> one-hot (W, L)
-# Path in a model file, name and shape of a weight.
-WeightLayout: TypeAlias = tuple[str, str, tuple[int, ...]]
+WeightLayout: TypeAlias = tuple[str, tuple[int, ...]]  # name and shape of a weight
 
 Settings = TypeVar("Settings", contravariant=True)  # the table of the decoder
 Photo = TypeVar("Photo")  # what every step reads of a photo, computed once

@@ -12,24 +12,22 @@ That takes a quarter of the multiplications; its kernels G g G^T are computed on
 """
 
 import functools
-import hashlib
-from importlib.resources import files
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from show_attend_tell.config.captioner import EncoderSettings
 from show_attend_tell.data.encoder_identity import BUILT_IN_WEIGHTS, Identity
-from show_attend_tell.reference.hdf5 import Hdf5File
+from show_attend_tell.reference.encoder_file import FOLDER, digests_of, read_encoder
 from show_attend_tell.reference.parallel import (
     ONE_WORKER,
     Workers,
     all_cores,
     each,
 )
-from show_attend_tell.runtime.errors import EncoderError, one_line
-from show_attend_tell.runtime.untrusted import DAMAGED, read_text_bytes
+from show_attend_tell.runtime.errors import EncoderError
 
 # Kernel, bias and the like of each convolution, by its name.
 Arrays: TypeAlias = dict[str, tuple[np.ndarray, ...]]
@@ -40,9 +38,8 @@ BLOCKS: dict[str, tuple[int, ...]] = {
 }  # convolutions of each
 WIDTHS = (64, 128, 256, 512, 512)
 MEAN = np.array([103.939, 116.779, 123.68], np.float32)  # of ImageNet: B, G, R
-_WEIGHTS = Path(str(files("show_attend_tell"))) / "models" / "weights"
-PACKAGED_WEIGHTS = _WEIGHTS / "vgg16_8bit.npz"
-SCENE_NET_WEIGHTS = _WEIGHTS / "scene_net.weights.h5"
+PACKAGED_WEIGHTS = FOLDER / "vgg16_8bit.safetensors"
+SCENE_NET_WEIGHTS = FOLDER / "scene_net.safetensors"
 # Width and stride of each convolution of SceneNet; the scale of its four edges.
 SCENE_NET = ((16, 2), (24, 1), (32, 2), (48, 1), (64, 2), (64, 1), (64, 1))
 SCENE_NET_EDGE = 5.0
@@ -53,7 +50,6 @@ LEAST_CHANNELS = 64  # below which Winograd's transforms cost more than they sav
 # Rows of a map, and of tiles, that are computed together and so stay in the cache. Of
 # maps narrower than this the kernels are larger, and each worker reads them once.
 _WIDE, _ROWS, _TILE_ROWS = 100, 4, 2
-_MOST_BYTES = 200_000_000  # of a file of weights; VGG19 has 80 MB
 
 # The matrices of F(4 x 4, 3 x 3).
 B_T = np.array(
@@ -207,6 +203,15 @@ def scene_net(pixels: np.ndarray, weights: Arrays) -> np.ndarray:
     return np.concatenate([x, SCENE_NET_EDGE * near], axis=2)
 
 
+class Weights(NamedTuple):
+    """The weights of a network."""
+
+    # Kernel (3, 3, C, K) and bias (K,) of each convolution, by its name; of SceneNet's,
+    # kernel and the normalisation's four vectors.
+    layers: Arrays
+    digests: Mapping[str, str]  # SHA-256 of the weights up to a layer, where known
+
+
 class Encoder:
     """VGG16 or VGG19 up to one of its layers, or SceneNet, with its preprocessing.
 
@@ -215,8 +220,7 @@ class Encoder:
         layers: names of its layers, in order.
         grid: (rows, columns) of the annotations; L is their product.
         width: D.
-        weights: kernel (3, 3, C, K) and bias (K,) of each convolution, by its name; of
-            SceneNet's, kernel and the normalisation's four vectors.
+        weights: the arrays of each convolution, see :class:`Weights`.
 
     Args:
         settings: the EncoderSettings; ``precision`` is not used.
@@ -226,17 +230,19 @@ class Encoder:
         EncoderError: the network is another, or its weights cannot be read.
     """
 
-    def __init__(self, settings: EncoderSettings, weights: Arrays | None = None):
+    def __init__(self, settings: EncoderSettings, weights: Weights | None = None):
         self.settings = settings
         self.layers = layers_until(settings.network, settings.layer)
-        weights = weights or read_weights(settings.weights, settings.network)
+        if weights is None:
+            weights = read_weights(settings.weights, settings.network)
+        self._digests = weights.digests
         if settings.network == "SceneNet":
-            self.weights = weights
+            self.weights = weights.layers
             self.width = SCENE_NET[-1][0]
             halves = 3
         else:
             convolutions = [name for name in self.layers if "conv" in name]
-            self.weights = {name: weights[name] for name in convolutions}
+            self.weights = {name: weights.layers[name] for name in convolutions}
             self.width = WIDTHS[int(self.layers[-1][5]) - 1]
             halves = len(self.layers) - len(convolutions)
         side = settings.image_size // 2**halves
@@ -298,17 +304,15 @@ class Encoder:
     def identity(self) -> Identity:
         """Return everything that determines the features, as JSON values."""
         settings = self.settings
-        digest = hashlib.sha256()
         preprocessing = settings.network.lower().replace("scenenet", "none")
-        for arrays in self.weights.values():
-            for values in arrays:
-                digest.update(str(values.shape).encode())
-                digest.update(np.ascontiguousarray(values, "<f4").data)
+        last = next(reversed(self.weights))
+        # A digest takes as long as a third of the convolutions.
+        digest = self._digests.get(last) or digests_of(self.weights)[last]
         return {
             "network": settings.network,
             "layer": settings.layer,
             "weights": Path(settings.weights).name,
-            "weights_digest": digest.hexdigest(),
+            "weights_digest": digest,
             "image_size": settings.image_size,
             "resize": settings.resize,
             "preprocessing": preprocessing,
@@ -321,12 +325,21 @@ class Encoder:
 
 
 @functools.cache  # models share an encoder
-def read_weights(source: str | Path, network: str) -> Arrays:
+def read_weights(source: str | Path, network: str) -> Weights:
     """Read the weights of all convolutions.
+
+    A kernel w of blocks 3 to 5 of the packaged VGG16 has 8 bits per weight and one
+    scale per output channel o, with which the encoder computes w'_o = s_o q_o in
+    float32::
+
+        s_o = max |w_o| / 127,    q_o = clip(round(w_o / s_o), -127, 127)
+
+    The kernels of blocks 1 and 2 and all biases are float16.
+    ``python -m data_prep.quantise_encoder`` makes the file.
 
     Args:
         source: ``imagenet_8bit``, the packaged weights of VGG16, ``scenes``, those of
-            SceneNet, or the path of a ``.weights.h5`` file.
+            SceneNet, or the path of a ``.safetensors`` file.
         network: ``VGG16``, ``VGG19`` or ``SceneNet``.
 
     Raises:
@@ -334,30 +347,25 @@ def read_weights(source: str | Path, network: str) -> Arrays:
             of weights that only Keras has.
     """
     if (source, network) == ("imagenet_8bit", "VGG16"):
-        return packaged_weights()
-    if (source, network) == ("scenes", "SceneNet"):
+        source = PACKAGED_WEIGHTS
+    elif (source, network) == ("scenes", "SceneNet"):
         source = SCENE_NET_WEIGHTS
     elif source in BUILT_IN_WEIGHTS:
         raise EncoderError(
             f"{network}: its weights must be packaged or a file. Received: {source!r}; "
             "pip install 'show-attend-tell[train]', or name a file by --encoder-weights"
         )
-    try:
-        file = Hdf5File(read_text_bytes(source, _MOST_BYTES))
-        weights: Arrays = {}
-        for name, places in _places(network).items():
-            values = [file.read(path, shape) for path, shape in places]
-            weights[name] = tuple(value.astype(np.float32) for value in values)
-    except DAMAGED as error:
-        raise EncoderError(
-            f"{source}: not weights of {network} without its classifier "
-            f"({one_line(error)}); choose a file of this network"
-        ) from None
-    return weights
+    places = layout(network)
+    shapes = {name: shape for arrays in places.values() for name, shape in arrays}
+    arrays, digests = read_encoder(source, network, shapes)
+    layers = {
+        layer: tuple(arrays[name] for name, _ in own) for layer, own in places.items()
+    }
+    return Weights(layers, digests)
 
 
-def _places(network: str) -> dict[str, list[tuple[str, tuple[int, ...]]]]:
-    """Return (path in a file, shape) of each array of each convolution, by its name."""
+def layout(network: str) -> dict[str, list[tuple[str, tuple[int, ...]]]]:
+    """Return the name in a file and the shape of each array, by convolution."""
     if network == "SceneNet":
         convolutions = [(f"conv{k}", w) for k, (w, _) in enumerate(SCENE_NET, start=1)]
     else:
@@ -365,46 +373,16 @@ def _places(network: str) -> dict[str, list[tuple[str, tuple[int, ...]]]]:
         convolutions = [(n, WIDTHS[int(n[5]) - 1]) for n in names if "conv" in n]
     places: dict[str, list[tuple[str, tuple[int, ...]]]] = {}
     width = 3
-    for k, (name, wider) in enumerate(convolutions):
-        number = f"_{k}" if k else ""
-        places[name] = [(f"layers/conv2d{number}/vars/0", (3, 3, width, wider))]
-        vectors = [f"conv2d{number}/vars/1"]
+    for name, wider in convolutions:
+        vectors = [f"{name}/bias"]
         if network == "SceneNet":
-            vectors = [f"batch_normalization{number}/vars/{j}" for j in range(4)]
-        places[name] += [(f"layers/{vector}", (wider,)) for vector in vectors]
+            norm = name.replace("conv", "norm")
+            parts = ("gamma", "beta", "moving_mean", "moving_variance")
+            vectors = [f"{norm}/{part}" for part in parts]
+        places[name] = [(f"{name}/kernel", (3, 3, width, wider))]
+        places[name] += [(vector, (wider,)) for vector in vectors]
         width = wider
     if network == "SceneNet":
         seen = width - 4
-        path = f"layers/conv2d_{len(convolutions)}/vars/"
-        places["seen"] = [(path + "0", (1, 1, width, seen)), (path + "1", (seen,))]
+        places["seen"] = [("seen/kernel", (1, 1, width, seen)), ("seen/bias", (seen,))]
     return places
-
-
-def packaged_weights(file: Path = PACKAGED_WEIGHTS) -> Arrays:
-    """Return the packaged weights of VGG16, kernel and bias of each convolution.
-
-    A kernel w of blocks 3 to 5 has 8 bits per weight and one scale per output channel
-    o, with which the encoder computes w'_o = s_o q_o in float32::
-
-        s_o = max |w_o| / 127,    q_o = clip(round(w_o / s_o), -127, 127)
-
-    The kernels of blocks 1 and 2 and all biases are float16.
-    ``python -m data_prep.quantise_encoder`` makes the file.
-
-    Raises:
-        EncoderError: the file is absent or damaged.
-    """
-    weights: Arrays = {}
-    try:
-        with file.open("rb") as content, np.load(content) as arrays:
-            for name in _places("VGG16"):
-                kernel = arrays[f"{name}/kernel"].astype(np.float32)
-                if f"{name}/scale" in arrays:
-                    kernel *= arrays[f"{name}/scale"]
-                weights[name] = kernel, arrays[f"{name}/bias"].astype(np.float32)
-    except DAMAGED as error:
-        raise EncoderError(
-            f"{file}: the packaged encoder cannot be read "
-            f"({one_line(error)}); install the package again"
-        ) from None
-    return weights

@@ -255,7 +255,7 @@ def _given_location(alpha: np.ndarray, location: int) -> np.ndarray:
 
 
 def layout(settings: ModelSettings, words: int, width: int) -> list[WeightLayout]:
-    """Return (path in a model file, name, shape) of each weight, K words, width D."""
+    """Return the name and the shape of each weight, K words, width D."""
     s = settings
     D = width
     K = words
@@ -289,7 +289,4 @@ def layout(settings: ModelSettings, words: int, width: int) -> list[WeightLayout
         shapes["l_z"] = (D, m)
     shapes["l_o"] = (m, K)
     shapes["l_o_b"] = (K,)
-    return [
-        (f"decoder/vars/{k}", name, shape)
-        for k, (name, shape) in enumerate(shapes.items())
-    ]
+    return list(shapes.items())

@@ -1,20 +1,19 @@
-"""Read the model of a ``.keras`` file as settings and arrays.
+"""Read and write captioners as ``.safetensors`` files.
 
-The file is a zip archive of the model's configuration (JSON) and its weights (HDF5).
-This module is the one gate of all models and both engines. No object of the
-configuration is built: its class must be known, its values must have the types of that
-class, and its settings or the model built from them state the shapes of the arrays.
-Nothing else is read. Memory is limited by the size of the file.
+A captioner's file has the class ``Captioner``, its settings under ``config``, and the
+weights by their names in the equations. Parts may follow, each with JSON under its own
+name and arrays whose names begin with it: ``reranker/...``, which orders hypotheses
+(:mod:`reference.reranker`), and ``confidence/...`` (:mod:`inference.confidence`).
+
+This module reads the captioners of both engines. The settings state the names and the
+shapes of all arrays, and nothing is allocated for others.
 """
 
-import contextlib
 import json
-import math
-import tempfile
-import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
@@ -36,28 +35,20 @@ from show_attend_tell.reference.decoder import (
     WeightLayout,
     Weights,
 )
-from show_attend_tell.reference.hdf5 import Hdf5File
-from show_attend_tell.runtime.errors import ModelFileError, nearest, one_line, quote
-from show_attend_tell.runtime.untrusted import (
-    DAMAGED,
-    SCALE,
-    dequantise,
-    open_archive,
-    parse_json,
-    read_member,
-    require_regular,
+from show_attend_tell.reference.tensor_file import (
+    TensorFile,
+    faults_described,
+    open_tensors,
+    write_tensors,
 )
+from show_attend_tell.runtime.errors import ModelFileError, quote
 
 # The equations of each of config.captioner.DECODERS.
 EQUATIONS: dict[str, AnyEquations] = {"lstm": lstm, "transformer": transformer}
-Config = TypeVar("Config")  # class of the values of a model
-
-_CONFIG = "config.json"
-WEIGHTS = "model.weights.h5"
-_MEMBERS = (_CONFIG, WEIGHTS, "metadata.json")
-_MOST_CONFIG = 5_000_000  # bytes; a vocabulary of 100,000 words has 1.1 MB
-_FEW_WEIGHTS = 20_000_000  # numbers that any file may hold
-_PER_BYTE = 4  # further numbers for each byte of the file; 1 in the smallest files
+CAPTIONER = "Captioner"  # the class of its files
+RERANKER = "reranker"
+CONFIDENCE = "confidence"
+PARTS = (RERANKER, CONFIDENCE)
 
 
 class Captioner:
@@ -157,133 +148,75 @@ class Captioner:
         return out._replace(alpha=self._spread(out.alpha))
 
 
-class SavedModel(NamedTuple, Generic[Config]):
-    """The content of a model file whose class and types of values are verified."""
+class Part(NamedTuple):
+    """A part of a captioner's file."""
 
-    class_name: str
-    config: Config
-    values: dict[str, Any]  # the same values as they are stored
-    file: Hdf5File
-    most_weights: int  # numbers that the model may have
+    about: dict[str, Any]  # values for JSON
+    arrays: dict[str, np.ndarray]  # by name, without the name of the part
 
 
 def read_captioner(path: str | Path) -> Captioner:
-    """Read a captioner; :func:`read_model` describes the path.
+    """Read a captioner.
 
     Raises:
         ModelFileError: the file is absent, damaged or not a captioner's, or its
             weights are not finite.
     """
-    with faults_described(path):
-        saved = read_model(path, {"Captioner": SavedConfig})
-        arrays = layout(saved.config)
-        require_weights(saved, sum(math.prod(shape) for _, _, shape in arrays))
-        for place, _, shape in arrays:
-            saved.file.require(place, shape)
-        weights = {
-            name: read_weight(saved.file, place, shape, name)
-            for place, name, shape in arrays
-        }
-        identity = saved.values.get("encoder_identity") or {}
-        return Captioner(saved.config, identity, weights)
-
-
-@contextlib.contextmanager
-def faults_described(path: str | Path) -> Iterator[None]:
-    """Raise a ModelFileError that names a file in place of errors in reading it."""
-    try:
-        yield
-    except FileNotFoundError:
-        beside = [file.name for file in Path(path).parent.glob("*.keras")]
-        raise ModelFileError(
-            f"{path}: no such model{nearest(Path(path).name, beside)}; train a run, or "
-            "name its model.keras or a packaged model"
-        ) from None
-    except DAMAGED as error:
-        raise ModelFileError(
-            f"{path}: cannot be read as a model ({fault_of(error)}); train the "
-            "experiment again"
-        ) from None
-
-
-def read_model(
-    path: str | Path, classes: Mapping[str, type[Config]]
-) -> SavedModel[Config]:
-    """Read the configuration of a model and the list of its arrays.
-
-    Args:
-        path: a ``.keras`` file, or the ``model.weights.h5`` of a folder with the
-            members of one.
-        classes: name of each class that is accepted -> class of its values.
-
-    Raises:
-        DAMAGED: the file is absent, damaged or larger than its limits, or holds
-            another class or values of other types.
-    """
     path = Path(path)
-    with _as_archive(path) as packed, open_archive(packed, _MEMBERS) as archive:
-        name, values = _config(archive)
-        if name not in classes:
-            raise ValueError(
-                f"it must hold a {' or '.join(classes)}. Received: {name[:80]}"
-            )
-        # As text: in it a list is a tuple too, and nothing else is converted.
-        config = TypeAdapter(classes[name]).validate_json(
-            json.dumps(values), strict=True
-        )
-        file = Hdf5File(read_member(archive, WEIGHTS))
-    most = _FEW_WEIGHTS + _PER_BYTE * path.stat().st_size
-    saved = SavedModel(name, config, values, file, most)
-    require_weights(saved, sum(map(math.prod, file.shapes("optimizer").values())))
-    return saved
+    with model_faults_described(path), open_tensors(path, CAPTIONER) as file:
+        values: dict[str, Any] = file.about.get("config", {})
+        config = parse_config(values)
+        shapes = dict(layout(config))
+        names = file.require_weights(shapes)
+        file.require_no_more(names | _names_of_parts(file))
+        weights = {name: file.read_weight(name) for name in shapes}
+        identity = values.get("encoder_identity") or {}
+        return Captioner(config, identity, weights)
 
 
-@contextlib.contextmanager
-def _as_archive(path: Path) -> Iterator[Path]:
-    """Yield a ``.keras`` file; the members in a folder are packed into a temporary one.
+def parse_config(values: object) -> SavedConfig:
+    """Return the settings of a captioner.
 
     Raises:
-        OSError: a file is absent, or is a pipe or a device.
+        ValueError: a value is missing, out of range or of another type.
     """
-    if path.name != WEIGHTS:
-        yield path
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        packed = Path(folder) / "model.keras"
-        # Not strict: a file's date may be before 1980, the first of zip files.
-        with zipfile.ZipFile(packed, "w", strict_timestamps=False) as archive:
-            for name in _MEMBERS:
-                require_regular(path.with_name(name))
-                archive.write(path.with_name(name), name)
-        yield packed
-
-
-def class_of(path: str | Path) -> str:
-    """Return the name of the class in a model file; "" if the file is no model."""
     try:
-        with _as_archive(Path(path)) as file, open_archive(file, _MEMBERS) as archive:
-            return _config(archive)[0]
-    except DAMAGED:
-        return ""
-
-
-def _config(archive: zipfile.ZipFile) -> tuple[str, Any]:
-    """Return the name of the class in a model file, and its values."""
-    config = parse_json(read_member(archive, _CONFIG, _MOST_CONFIG))
-    if not isinstance(config, dict):
-        raise ValueError("its configuration must be an object")
-    name = config.get("class_name")
-    registered = config.get("registered_name")
-    is_ours = registered == f"show_attend_tell>{name}"
-    return str(name if is_ours else registered or name), config.get("config")
-
-
-def require_weights(saved: SavedModel[Any], count: int) -> None:
-    """Raise a ValueError if a model has more numbers than its file may hold."""
-    if count > saved.most_weights:
+        # As text: in it a list is a tuple too, and nothing else is converted.
+        return TypeAdapter(SavedConfig).validate_json(json.dumps(values), strict=True)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        place = ".".join(map(str, ("config", *fault["loc"])))[:80]
         raise ValueError(
-            f"it has {count} weights, more than {saved.most_weights} for its size"
-        )
+            f"{place}: {fault['msg'][:80]}. Received: {quote(fault['input'])}"
+        ) from None
+
+
+def _names_of_parts(file: TensorFile) -> set[str]:
+    """Return the names of the arrays of the parts that a header lists."""
+    parts = tuple(f"{part}/" for part in PARTS if part in file.about)
+    return {name for name in file.names if name.startswith(parts)}
+
+
+def model_faults_described(path: str | Path) -> AbstractContextManager[None]:
+    """Raise a ModelFileError that names a file in place of errors in reading it."""
+    return faults_described(
+        path,
+        ModelFileError,
+        "a model",
+        remedy="train the experiment again",
+        absent="train a run, or name its model.safetensors or a packaged model",
+    )
+
+
+def layout(config: SavedConfig) -> list[WeightLayout]:
+    """Return the name and the shape of each weight, in the order of Keras."""
+    weights: list[WeightLayout] = [("annotation_scale", ())]
+    weights += EQUATIONS[config.settings.decoder].layout(
+        _settings_of_decoder(config), len(config.vocabulary), config.annotation_width
+    )
+    if config.settings.attention == "hard":
+        weights.append(("baseline", ()))
+    return weights
 
 
 def _settings_of_decoder(config: SavedConfig) -> ModelSettings | TransformerSettings:
@@ -292,41 +225,70 @@ def _settings_of_decoder(config: SavedConfig) -> ModelSettings | TransformerSett
     return table
 
 
-def layout(config: SavedConfig) -> list[WeightLayout]:
-    """Return (path in the file, name, shape) of each weight of a model."""
-    weights: list[WeightLayout] = [("vars/0", "annotation_scale", ())]
-    weights += EQUATIONS[config.settings.decoder].layout(
-        _settings_of_decoder(config), len(config.vocabulary), config.annotation_width
-    )
-    if config.settings.attention == "hard":
-        weights.append(("hard_attention/vars/0", "baseline", ()))
-    return weights
+def write_captioner(
+    path: str | Path,
+    config: Mapping[str, Any],
+    weights: Mapping[str, np.ndarray],
+    parts: Mapping[str, Part] | None = None,
+) -> None:
+    """Write a captioner atomically.
 
-
-def read_weight(
-    file: Hdf5File, path: str, shape: tuple[int, ...], name: str
-) -> np.ndarray:
-    """Return an array as float32; an array of 8 bits has scales of its columns.
+    Args:
+        path: the file.
+        config: the values of a SavedConfig, for JSON.
+        weights: float32 or float16, or int8 with their scales, by their names.
+        parts: parts by their names.
 
     Raises:
-        ValueError: it is absent, damaged, of another shape or not finite.
+        OSError: the file cannot be written; an existing file stays as it was.
     """
-    values = file.read(path, shape)
-    if values.dtype == np.int8:
-        values = dequantise(values, file.read(path + SCALE, shape[-1:]))
-    values = values.astype(np.float32)
-    if not np.isfinite(values).all():
-        raise ValueError(
-            f"its weights must be finite. Received: NaN or infinity in {name}, from a "
-            "training that diverged; use a lower training.learning_rate"
-        )
-    return values
+    about: dict[str, Any] = {"class": CAPTIONER, "config": config}
+    arrays = dict(weights)
+    for name, part in (parts or {}).items():
+        about[name] = part.about
+        arrays |= {f"{name}/{key}": values for key, values in part.arrays.items()}
+    write_tensors(path, about, arrays)
 
 
-def fault_of(error: Exception) -> str:
-    """Describe in one line why a model file cannot be read."""
-    if not isinstance(error, ValidationError):
-        return one_line(error)
-    fault = error.errors()[0]
-    place = ".".join(map(str, ("config", *fault["loc"])))[:80]
-    return f"{place}: {fault['msg'][:80]}. Received: {quote(fault['input'])}"
+def part_of(file: TensorFile, name: str) -> Part:
+    """Return a part of an open file as it is stored.
+
+    Raises:
+        ValueError: the file has no such part, or an array is damaged.
+    """
+    about = file.about.get(name)
+    if not isinstance(about, dict):
+        raise ValueError(f"`{name}` must be an object")
+    prefix = f"{name}/"
+    arrays = {
+        key.removeprefix(prefix): file.read(key)
+        for key in sorted(file.names)
+        if key.startswith(prefix)
+    }
+    return Part(about, arrays)
+
+
+def replace_part(path: str | Path, name: str, part: Part, *dropped: str) -> None:
+    """Write a captioner's file again, atomically, with another part.
+
+    Args:
+        path: the file of a captioner, which stays as it is.
+        name: one of :data:`PARTS`.
+        part: the part, in place of an earlier one.
+        dropped: parts that no longer hold, and are left out.
+
+    Raises:
+        ModelFileError: the file is absent, damaged or not a captioner's.
+        OSError: the file cannot be written; it stays as it was.
+    """
+    path = Path(path)
+    with model_faults_described(path), open_tensors(path, CAPTIONER) as file:
+        kept = {
+            other: part_of(file, other)
+            for other in PARTS
+            if other in file.about and other not in (name, *dropped)
+        }
+        of_parts = _names_of_parts(file)
+        weights = {key: file.read(key) for key in sorted(file.names - of_parts)}
+        config = file.about["config"]
+    write_captioner(path, config, weights, {**kept, name: part})

@@ -18,13 +18,12 @@ CIDEr (Vedantam et al., arXiv:1411.5726, Eqs. 1 and 2) compares two captions by 
 cosines of their TF-IDF vectors of n-grams, one for each n of 1 to 4, and takes the
 mean. Here one vector g holds the four vectors of a caption, each of length 1/2.
 
-The file of ``model.keras`` is ``model.reranker.npz`` in the same folder. The basis and
-the landmarks have 8 bits per number. The coefficients have 16: a prediction is the
+A reranker is a part of a captioner's file, or has a file of its own. The basis and the
+landmarks have 8 bits per number. The coefficients have 16: a prediction is the
 difference of large sums of them, which 8 bits would lose.
 """
 
 import hashlib
-import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -37,20 +36,30 @@ import numpy as np
 from show_attend_tell.data.encoder_identity import Identity
 from show_attend_tell.data.vocabulary import END, UNKNOWN
 from show_attend_tell.reference.hypotheses import Hypotheses
-from show_attend_tell.runtime.errors import ModelFileError, one_line
-from show_attend_tell.runtime.files import atomic_path
-from show_attend_tell.runtime.untrusted import (
-    DAMAGED,
-    SCALE,
-    dequantise,
-    quantise,
-    read_arrays,
+from show_attend_tell.reference.model_file import (
+    CAPTIONER,
+    CONFIDENCE,
+    RERANKER,
+    Part,
+    part_of,
+    replace_part,
 )
+from show_attend_tell.reference.tensor_file import (
+    SCALE,
+    TensorFile,
+    class_of,
+    faults_described,
+    open_tensors,
+    type_name,
+    write_tensors,
+)
+from show_attend_tell.runtime.errors import ModelFileError
+from show_attend_tell.runtime.quantisation import dequantise, quantise
 
 ORDERS = 4  # n of the n-grams, 1 to 4
 Ngram = tuple[int, ...]  # ids of words
 
-FORMAT = 2
+CLASS = "Reranker"  # of a file that holds a reranker alone
 NONE = "none"  # instead of a file: rank without a reranker
 _REMEDY = "write it again by `show-attend-tell fit-reranker`"
 _PLAIN = {
@@ -257,54 +266,74 @@ def _captions(tokens: np.ndarray) -> list[list[int]]:
     return [[word for word in row if word > END] for row in tokens.tolist()]
 
 
-def save_reranker(reranker: Reranker, path: str | Path) -> None:
-    """Write a reranker atomically, as a ``.npz`` file."""
+def part_of_reranker(reranker: Reranker) -> Part:
+    """Return a reranker as a part of a captioner's file."""
     ngrams = np.zeros((len(reranker.vectors.ngrams), ORDERS), np.int32)  # 0: padding
     for row, ngram in zip(ngrams, reranker.vectors.ngrams, strict=True):
         row[: len(ngram)] = ngram
-    values = {"ngrams": ngrams, "idf": reranker.vectors.idf}
-    arrays: dict[str, Any] = {
-        name: np.asarray(values.get(name, getattr(reranker, name, None)), kind)
-        for name, kind in _PLAIN.items()
+    basis, basis_scale = quantise(np.asarray(reranker.basis, np.float32).T)
+    landmarks, scale = quantise(np.asarray(reranker.landmarks, np.float32))
+    arrays: dict[str, np.ndarray] = {
+        "ngrams": ngrams,
+        "idf": reranker.vectors.idf,
+        "mean": np.asarray(reranker.mean, np.float32),
+        "deviation": np.asarray(reranker.deviation, np.float32),
+        "coefficients": np.asarray(reranker.coefficients, np.float16),
+        "basis": basis.T,
+        "basis" + SCALE: basis_scale,
+        "landmarks": landmarks,
+        "landmarks" + SCALE: scale,
     }
-    for name in _SCALED:
-        matrix = np.asarray(getattr(reranker, name), np.float32)
-        q, scale = quantise(matrix.T if name == "basis" else matrix)
-        arrays |= {name: q.T if name == "basis" else q, name + SCALE: scale}
     about = {
-        "format": FORMAT,
         "gamma": reranker.gamma,
-        "vocabulary": reranker.vocabulary,
+        "vocabulary": list(reranker.vocabulary),
         "encoder": reranker.encoder_identity,
     }
-    with atomic_path(Path(path)) as temporary, temporary.open("wb") as file:
-        np.savez_compressed(file, about=json.dumps(about), **arrays)
+    return Part(about, arrays)
+
+
+def save_reranker(reranker: Reranker, path: str | Path) -> None:
+    """Write a reranker atomically; into a captioner's file as a part of it.
+
+    The confidence of a captioner holds for the earlier ranking, and is left out.
+    """
+    part = part_of_reranker(reranker)
+    if class_of(path) == CAPTIONER:
+        replace_part(path, RERANKER, part, CONFIDENCE)
+        return
+    arrays = {f"{RERANKER}/{name}": values for name, values in part.arrays.items()}
+    write_tensors(path, {"class": CLASS, RERANKER: part.about}, arrays)
 
 
 def load_reranker(path: str | Path) -> Reranker:
-    """Read a reranker.
+    """Read the reranker of a file, or of a captioner's file.
 
     Raises:
-        ModelFileError: the file is absent, damaged, or no reranker.
+        ModelFileError: the file is absent or damaged, or has no reranker.
     """
     path = Path(path)
-    try:
-        arrays, about = read_arrays(path, _ARRAYS, FORMAT)
-        fault = _layout_fault(arrays, about)
-        if fault is None:
-            return _reranker(arrays, about, path)
-    except FileNotFoundError:
-        raise ModelFileError(f"{path}: no such reranker; {_REMEDY}") from None
-    except DAMAGED as error:
-        fault = one_line(error)
-    raise ModelFileError(
-        f"{path}: not a reranker of this package ({fault}); {_REMEDY}"
-    ) from None
+    with (
+        faults_described(path, ModelFileError, "a reranker", _REMEDY, _REMEDY),
+        open_tensors(path, CLASS, CAPTIONER) as file,
+    ):
+        if file.about["class"] == CLASS:
+            file.require_no_more({f"{RERANKER}/{name}" for name in _ARRAYS})
+        reranker = _reranker_of(file)
+        if reranker is None:
+            raise ValueError("it has none")
+        return reranker
 
 
-def reranker_beside(model: str | Path) -> Path:
-    """Return the path of a model's reranker."""
-    return Path(model).with_suffix(".reranker.npz")
+def stored_reranker(reranker: Reranker) -> Part:
+    """Return a reranker as its file has it, or rounded if it has none.
+
+    Raises:
+        OSError, ValueError: the file was changed since.
+    """
+    if reranker.file is None:
+        return part_of_reranker(reranker)
+    with open_tensors(reranker.file, CLASS, CAPTIONER) as file:
+        return part_of(file, RERANKER)
 
 
 def find_reranker(
@@ -313,73 +342,114 @@ def find_reranker(
     """Read the reranker of a model, or return None if it has none.
 
     Args:
-        file: a reranker's file, or :data:`NONE`; by default the file beside a single
-            model, if it exists.
+        file: a reranker's file, or :data:`NONE`; by default the reranker in the file
+            of a single model, if it has one.
         models: the model files.
 
     Raises:
         ModelFileError: see :func:`load_reranker`.
     """
-    if file is None and len(models) == 1 and reranker_beside(models[0]).exists():
-        file = reranker_beside(models[0])
-    if file is None or str(file) == NONE:
+    if file is not None:
+        return None if str(file) == NONE else load_reranker(file)
+    if len(models) != 1:
         return None
-    return load_reranker(file)
+    path = Path(models[0])
+    with (
+        faults_described(path, ModelFileError, "a reranker", _REMEDY, _REMEDY),
+        open_tensors(path, CAPTIONER) as tensors,
+    ):
+        return _reranker_of(tensors)
 
 
-def _layout_fault(arrays: dict[str, np.ndarray], about: dict[str, Any]) -> str | None:
-    """Return a difference to the documented layout, or None."""
-    for name, kind in _ARRAYS.items():
-        if arrays[name].dtype != kind:
-            return f"`{name}` has the type {arrays[name].dtype}"
-    gamma, words = about.get("gamma"), about.get("vocabulary")
+def _reranker_of(file: TensorFile) -> Reranker | None:
+    """Return the reranker of an open file, None if it has none.
+
+    Raises:
+        ValueError: it differs from the documented layout, or is damaged.
+    """
+    if RERANKER not in file.about:
+        return None
+    about = file.about[RERANKER]
+    _require_values(about)
+    _require_shapes(file)
+    arrays = part_of(file, RERANKER).arrays
+    _require_numbers(arrays, len(about["vocabulary"]))
+    return _reranker(arrays, about, file.path)
+
+
+def _require_values(about: Any) -> None:
+    """Raise a ValueError unless the values of a header have the documented types."""
+    if not isinstance(about, dict):
+        raise ValueError(f"`{RERANKER}` must be an object")
+    gamma = about.get("gamma")
+    words = about.get("vocabulary")
     if not isinstance(gamma, float) or not (math.isfinite(gamma) and gamma > 0):
-        return "`gamma` must be a positive number"
+        raise ValueError("`gamma` must be a positive number")
     if not (isinstance(words, list) and all(isinstance(w, str) for w in words)):
-        return "`vocabulary` must be words"
+        raise ValueError("`vocabulary` must be words")
     if not isinstance(about.get("encoder"), dict):
-        return "`encoder` must be an object"
-    ids = arrays["ngrams"]
-    if not ((ids >= 0) & (ids < len(words))).all():
-        return "`ngrams` must be ids of words"
-    (G,), (D,) = arrays["idf"].shape, arrays["mean"].shape
-    M, r = arrays["coefficients"].shape
+        raise ValueError("`encoder` must be an object")
+
+
+def _require_shapes(file: TensorFile) -> None:
+    """Raise a ValueError unless the arrays have the documented names and shapes."""
+    names = {name for name in file.names if name.startswith(f"{RERANKER}/")}
+    if surplus := names - {f"{RERANKER}/{name}" for name in _ARRAYS}:
+        raise ValueError(f"it also holds {min(surplus)[:80]!r}")
+    (G,) = _sizes(file, "idf", 1)
+    (D,) = _sizes(file, "mean", 1)
+    M, r = _sizes(file, "coefficients", 2)
     shapes = {
         "ngrams": (G, ORDERS),
-        "basis": (G, r),
+        "idf": (G,),
+        "mean": (D,),
         "deviation": (D,),
+        "coefficients": (M, r),
+        "basis": (G, r),
+        "basis" + SCALE: (G,),
         "landmarks": (M, D),
-        "basis_scale": (G,),
-        "landmarks_scale": (D,),
+        "landmarks" + SCALE: (D,),
     }
     for name, shape in shapes.items():
-        if arrays[name].shape != shape:
-            return f"`{name}` must be {shape}, and is {arrays[name].shape}"
+        file.require(f"{RERANKER}/{name}", shape, type_name(_ARRAYS[name]))
     if not M * r:
-        return "it has no coefficients"
-    values = [*arrays.values()]
-    for name in ("basis", "landmarks"):
-        largest = np.full(1, 127, np.int8)
-        values.append(dequantise(largest, arrays[f"{name}_scale"]))
-    if any(not np.isfinite(value).all() for value in values):
-        return "its numbers must be finite"
+        raise ValueError("it has no coefficients")
+
+
+def _sizes(file: TensorFile, name: str, rank: int) -> tuple[int, ...]:
+    shape = file.shape(f"{RERANKER}/{name}")
+    if len(shape) != rank:
+        raise ValueError(f"`{name}` must have {rank} axes. Received: {shape}")
+    return shape
+
+
+def _require_numbers(arrays: dict[str, np.ndarray], words: int) -> None:
+    """Raise a ValueError if a number is not finite, or out of range."""
+    ids = arrays["ngrams"]
+    if not ((ids >= 0) & (ids < words)).all():
+        raise ValueError("`ngrams` must be ids of words")
+    for name, values in arrays.items():
+        if name.endswith(SCALE):
+            values = dequantise(np.full(values.shape, -128), values)  # the largest
+        if values.dtype.kind == "f" and not np.isfinite(values).all():
+            raise ValueError(f"`{name}` must be finite")
     if not (arrays["deviation"] > 0).all():
-        return "deviations must be positive"
-    return None
+        raise ValueError("deviations must be positive")
 
 
 def _reranker(
     arrays: dict[str, np.ndarray], about: dict[str, Any], path: Path
 ) -> Reranker:
     ngrams = [tuple(w for w in row if w) for row in arrays["ngrams"].tolist()]
-    basis = dequantise(arrays["basis"].T, arrays["basis_scale"]).T
-    landmarks = dequantise(arrays["landmarks"], arrays["landmarks_scale"])
-    coefficients = arrays["coefficients"].astype(np.float32)
     return Reranker(
-        NgramVectors(ngrams, arrays["idf"]),
-        *(basis, arrays["mean"], arrays["deviation"], landmarks, coefficients),
-        about["gamma"],
-        tuple(about["vocabulary"]),
-        about["encoder"],
-        path,
+        vectors=NgramVectors(ngrams, arrays["idf"]),
+        basis=dequantise(arrays["basis"].T, arrays["basis" + SCALE]).T,
+        mean=arrays["mean"],
+        deviation=arrays["deviation"],
+        landmarks=dequantise(arrays["landmarks"], arrays["landmarks" + SCALE]),
+        coefficients=arrays["coefficients"].astype(np.float32),
+        gamma=about["gamma"],
+        vocabulary=tuple(about["vocabulary"]),
+        encoder_identity=about["encoder"],
+        file=path,
     )

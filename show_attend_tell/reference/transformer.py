@@ -325,35 +325,28 @@ def read(
 
 
 def layout(settings: TransformerSettings, words: int, width: int) -> list[WeightLayout]:
-    """Return (path in a model file, name, shape) of each weight, K words, width D."""
+    """Return the name and the shape of each weight, K words, width D."""
     s = settings
     d = s.width
     own: Shapes = {"embedding": (words, d), "w_m": (width, d), "b_m": (d,)}
     if not s.tie_output:
         own["l_o"] = (d, words)
     own["l_o_b"] = (words,)
-    weights = _numbered("decoder", "decoder", own)
-    weights += _norm("decoder/memory_norm", "memory_norm", d)
+    weights = _named("decoder", own)
+    weights += _norm("memory_norm", d)
     for k in range(s.encoder_layers):
-        path = f"decoder/encoder_layers/{_layer_of_keras(k)}"
-        weights += _layer_layout(path, f"encoder_layer_{k + 1}", s, ("words",))
+        weights += _layer_layout(f"encoder_layer_{k + 1}", s, ("words",))
     for k in range(s.layers):
-        path = f"decoder/decoder_layers/{_layer_of_keras(k)}"
-        weights += _layer_layout(path, f"layer_{k + 1}", s, ("words", "photo"))
+        weights += _layer_layout(f"layer_{k + 1}", s, ("words", "photo"))
     if s.norm == "pre":
-        weights += _norm("decoder/output_norm", "output_norm", d)
+        weights += _norm("output_norm", d)
         if s.encoder_layers:
-            weights += _norm("decoder/encoder_norm", "encoder_norm", d)
+            weights += _norm("encoder_norm", d)
     return weights
 
 
-def _layer_of_keras(k: int) -> str:
-    """Return the name that Keras gives the layer k of a list in a file."""
-    return f"transformer_layer_{k}" if k else "transformer_layer"
-
-
 def _layer_layout(
-    path: str, name: str, settings: TransformerSettings, parts: Sequence[str]
+    name: str, settings: TransformerSettings, parts: Sequence[str]
 ) -> list[WeightLayout]:
     d = settings.width
     hidden = settings.hidden
@@ -363,21 +356,18 @@ def _layer_layout(
         "w_2": (hidden, d),
         "b_2": (d,),
     }
-    weights = _numbered(path, name, own)
+    weights = _named(name, own)
     heads: Shapes = {f"w_{x}": (d, d) for x in "qkvo"}
     heads |= {f"b_{x}": (d,) for x in "qvo"}
     for part in parts:
-        weights += _numbered(f"{path}/{part}", f"{name}_{part}", heads)
-        weights += _norm(f"{path}/{part}_norm", f"{name}_{part}_norm", d)
-    return weights + _norm(f"{path}/hidden_norm", f"{name}_hidden_norm", d)
+        weights += _named(f"{name}_{part}", heads)
+        weights += _norm(f"{name}_{part}_norm", d)
+    return weights + _norm(f"{name}_hidden_norm", d)
 
 
-def _numbered(path: str, name: str, shapes: Shapes) -> list[WeightLayout]:
-    return [
-        (f"{path}/vars/{k}", f"{name}/{part}", shape)
-        for k, (part, shape) in enumerate(shapes.items())
-    ]
+def _named(name: str, shapes: Shapes) -> list[WeightLayout]:
+    return [(f"{name}/{part}", shape) for part, shape in shapes.items()]
 
 
-def _norm(path: str, name: str, d: int) -> list[WeightLayout]:
-    return _numbered(path, name, {"gamma": (d,), "beta": (d,)})
+def _norm(name: str, d: int) -> list[WeightLayout]:
+    return _named(name, {"gamma": (d,), "beta": (d,)})

@@ -41,4 +41,4 @@ def require_own_data(file: h5py.File, most: int) -> None:
                 continue
             most -= item.size or 0
             if most < 0:
-                raise ValueError("it holds more numbers than the network")
+                raise ValueError("it holds more numbers than it may")

@@ -1,4 +1,4 @@
-"""Write zip archives whose bytes do not depend on the clock, Keras' models included.
+"""Write ``.keras`` files whose bytes do not depend on the clock.
 
 A machine without a clock of its own starts in 1970, and zip files have no date before
 1980: Python refuses to write them.
@@ -13,23 +13,6 @@ from typing import Any
 from show_attend_tell.runtime.files import TEMPORARY
 
 DATE = (1980, 1, 1, 0, 0, 0)  # the first of zip files, and the default of ZipInfo
-
-
-def add_member(
-    archive: zipfile.ZipFile,
-    name: str,
-    content: bytes | str,
-    compression: int = zipfile.ZIP_STORED,
-) -> None:
-    """Add a member with a fixed date to an archive.
-
-    Args:
-        archive: an archive that is open for writing.
-        name: the member's name.
-        content: bytes, or text that becomes UTF-8.
-        compression: the method, as in :mod:`zipfile`.
-    """
-    archive.writestr(zipfile.ZipInfo(name, DATE), content, compression)
 
 
 def save_keras(model: Any, path: str | Path) -> None:

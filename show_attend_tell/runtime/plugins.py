@@ -100,7 +100,9 @@ class Task:
             :class:`data_prep.preparation.Prepared`. The captioner's are in
             :data:`data_prep.prepare.SOURCES`.
         models: names of the classes of its Keras models.
-        load_model: loads a file of one of them, for ``export --format half``.
+        load_model: loads a file of one of them, for ``export``.
+        convert_model: writes a model of version 0.3 as a file of this version. It takes
+            a :class:`conversion.keras_files.OldModel`, its path, and the new path.
         commands: commands that only some tasks accept, and this one does.
         accepts: command -> its options that only some tasks accept, and this one does;
             ``--name``, or ``--name value`` for a single value.
@@ -115,6 +117,7 @@ class Task:
     prepare: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
     models: frozenset[str] = frozenset()
     load_model: Callable[[Path], Any] | None = None
+    convert_model: Callable[[Any, Path, Path], None] | None = None
     commands: frozenset[str] = frozenset()
     accepts: Mapping[str, frozenset[str]] = field(default_factory=dict)
     evaluate_options: tuple["click.Option", ...] = ()

@@ -1,44 +1,31 @@
-"""Read texts, JSON, archives and arrays from files that may be damaged or hostile.
+"""Read texts, JSON and members of archives from files that may be damaged or hostile.
 
-Pipes, devices and sockets are refused, and files larger than a limit. Archives unpack
-to a size in proportion to the file. A ``.npz`` file
-holds arrays and ``about``, a JSON object with the key ``format``; none is a pickle.
-Matrices may have 8 bits per number, and beside them the scales of their columns.
+Pipes, devices and sockets are refused, and files larger than a limit.
 """
 
 import contextlib
-import io
 import json
 import lzma
-import math
 import os
 import stat
 import struct
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from show_attend_tell.runtime.errors import ShowAttendTellError, one_line
 from show_attend_tell.runtime.files import fault_of_locks
 
 MAX_TEXT_BYTES = 500_000_000  # of a text file; the largest of COCO has 144 MB
-SCALE = "_scale"  # ending of the name of a matrix' scales
-_LARGEST = 127  # of the symmetric range of int8
 # Errors of NumPy and zipfile for files that are damaged or of another layout.
 DAMAGED = (
     *(OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError),
     *(EOFError, MemoryError, SyntaxError, ArithmeticError, struct.error),
     *(zlib.error, lzma.LZMAError, zipfile.BadZipFile, tokenize.TokenError),
 )
-_HEADERS = {
-    (1, 0): np.lib.format.read_array_header_1_0,
-    (2, 0): np.lib.format.read_array_header_2_0,
-}
 # Methods whose output zipfile limits while it unpacks; it unpacks others whole.
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
@@ -146,39 +133,11 @@ def is_text(value: object) -> bool:
     return isinstance(value, str) and bool(value) and is_encodable(value)
 
 
-@contextlib.contextmanager
-def open_archive(
-    path: Path, names: Collection[str] | None = None
-) -> Iterator[zipfile.ZipFile]:
-    """Open an archive; read its members with :func:`read_member`.
-
-    Args:
-        path: the file.
-        names: the names that members may have; any by default.
-
-    Raises:
-        OSError, ValueError, zipfile.BadZipFile: the file is absent or no archive, has
-            a member twice or of another name, or is larger than its limits.
-    """
-    require_regular(path)
-    with zipfile.ZipFile(path) as archive:
-        listed = archive.namelist()
-        if len(set(listed)) < len(listed):
-            raise ValueError("it holds a member twice")
-        if names is not None and (strange := set(listed) - set(names)):
-            raise ValueError(f"it also holds {min(strange)[:80]!r}")
-        size = sum(member.file_size for member in archive.infolist())
-        most = 50_000_000 + 8 * path.stat().st_size  # weights hardly compress
-        if size > most:
-            raise ValueError(f"it unpacks to {size} bytes, more than {most}")
-        yield archive
-
-
 def read_member(archive: zipfile.ZipFile, name: str, most: int | None = None) -> bytes:
     """Return the bytes of a member.
 
     Args:
-        archive: from :func:`open_archive`.
+        archive: the open archive.
         name: the member.
         most: the largest size in bytes; by default the size that the archive states.
 
@@ -193,70 +152,3 @@ def read_member(archive: zipfile.ZipFile, name: str, most: int | None = None) ->
         raise ValueError(f"`{name}` has {info.file_size} bytes, more than {most}")
     with archive.open(info) as member:
         return member.read(info.file_size + 1)  # unpacks no more than that
-
-
-def read_arrays(
-    path: Path, names: Collection[str], form: int
-) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Return the named arrays of a file, and ``about``.
-
-    Args:
-        path: the file.
-        names: names of the arrays.
-        form: the required ``format``.
-
-    Raises:
-        DAMAGED: the file cannot be read, or has another format.
-    """
-    members = {f"{name}.npy" for name in (*names, "about")}
-    with open_archive(path, members) as archive:
-        about = parse_json(str(parse_array(read_member(archive, "about.npy"))))
-        if not isinstance(about, dict) or about.get("format") != form:
-            raise ValueError(f"`format` must be {form}")
-        arrays = {
-            name: parse_array(read_member(archive, f"{name}.npy")) for name in names
-        }
-    return arrays, about
-
-
-def parse_array(content: bytes) -> np.ndarray:
-    """Return the array of a ``.npy`` file.
-
-    Raises:
-        DAMAGED: the content is no array, holds objects, or has another size than its
-            header states; nothing is allocated for that size.
-    """
-    file = io.BytesIO(content)
-    version = np.lib.format.read_magic(file)
-    if version not in _HEADERS:
-        raise ValueError(f"an array of version {version}")
-    shape, _, dtype = _HEADERS[version](file)
-    size = len(content) - file.tell()
-    if dtype.hasobject or math.prod(shape) * dtype.itemsize != size:
-        raise ValueError(f"an array of {dtype} and shape {shape} in {size} bytes")
-    file.seek(0)
-    array: np.ndarray = np.lib.format.read_array(file, allow_pickle=False)
-    return array
-
-
-def quantise(kernel: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Round a kernel or matrix to 8 bits per weight with one scale per output channel.
-
-    Args:
-        kernel: (..., outputs) float32.
-
-    Returns:
-        q (..., outputs) int8 and the scales (outputs,) float32.
-    """
-    rest = tuple(range(kernel.ndim - 1))
-    scale = np.abs(kernel).max(axis=rest) / np.float32(_LARGEST)  # -> (outputs,)
-    scale = np.where(scale > 0, scale, np.float32(1))  # of channels of zeros
-    q = np.clip(np.rint(kernel / scale), -_LARGEST, _LARGEST)
-    return q.astype(np.int8), scale.astype(np.float32)
-
-
-def dequantise(q: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """Return the float32 kernel of :func:`quantise`'s values; infinity if too large."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        kernel: np.ndarray = q.astype(np.float32) * scale
-    return kernel

@@ -45,7 +45,7 @@ _CLOSE_UP = (0.12, 0.25)  # side as a share of the photo's shorter side
 
 
 class CalibrationReport(NamedTuple):
-    """The calibration file and what was measured; see :func:`calibrate`."""
+    """The calibrated model and what was measured; see :func:`calibrate`."""
 
     path: Path
     # ``photos``, their number; ``auc`` of the confidence by set, of models fitted
@@ -70,12 +70,12 @@ def calibrate(
     encoder_weights: str | Path | None = None,
     count: int = 200,
 ) -> CalibrationReport:
-    """Calibrate a model on its prepared data and write the file beside it.
+    """Calibrate a model on its prepared data; its file then has the calibration.
 
     Args:
         experiment: the experiment of the prepared data.
         work: folder of prepared data, with photos and features.
-        model: path of the model; a reranker beside it ranks the captions.
+        model: path of the model; a reranker in its file ranks the captions.
         others: pictures of out-of-distribution sets by their names, at least 8 of each.
         encoder_weights: as in
             :func:`~show_attend_tell.inference.engine.matching_encoder`.
@@ -123,8 +123,9 @@ def calibrate(
     half = _halves(better, rows, rng)
     measured = measure(space, known, good, ood_sets, sources, half)
     calibration = fit_calibration(space, known, good, list(ood_sets.values()))
-    path = save_calibration(calibration, captioner, model, measured)
-    return CalibrationReport(path, measured)
+    calibration = dataclasses.replace(calibration, reranker=captioner.reranker)
+    save_calibration(calibration, model, measured)
+    return CalibrationReport(Path(model), measured)
 
 
 def _halves(

@@ -1,4 +1,4 @@
-"""Save and restore the whole state of a training in one file, without pickle.
+"""Save and restore the whole state of a training in one ``.safetensors`` file.
 
 The file holds weights, random state, optimiser (including its average of weights) and
 the position of the training, so that a resumed training equals an uninterrupted one.
@@ -6,10 +6,6 @@ the position of the training, so that a resumed training equals an uninterrupted
 
 import contextlib
 import dataclasses
-import io
-import json
-import math
-import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,18 +17,16 @@ from pydantic import Field, TypeAdapter
 from show_attend_tell.config import runs
 from show_attend_tell.config.fields import Count
 from show_attend_tell.config.settings import Experiment
-from show_attend_tell.runtime.errors import RunError, TrainingError
-from show_attend_tell.runtime.files import atomic_path
-from show_attend_tell.runtime.keras_archive import add_member
-from show_attend_tell.runtime.untrusted import (
-    open_archive,
-    parse_array,
-    parse_json,
-    read_member,
-    reading,
+from show_attend_tell.reference.tensor_file import (
+    TensorFile,
+    faults_described,
+    open_tensors,
+    type_name,
+    write_tensors,
 )
+from show_attend_tell.runtime.errors import RunError, TrainingError
 
-_HEADER = 10_000  # bytes of an array's header, and of the position
+_CLASS = "Checkpoint"
 
 
 @dataclass
@@ -67,15 +61,12 @@ def save_checkpoint(path: str | Path, model, position: Position) -> None:
     Raises:
         TrainingError: a variable is not finite; an existing file is left as it was.
     """
-    with atomic_path(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
-        position_text = json.dumps(dataclasses.asdict(position))
-        add_member(archive, "position.json", position_text)
-        for name, variable in _variables(model).items():
-            buffer = io.BytesIO()
-            values = np.asarray(variable)
-            _require_finite(variable.path, values)
-            np.save(buffer, values, allow_pickle=False)
-            add_member(archive, name, buffer.getvalue())
+    arrays = {}
+    for name, variable in _variables(model).items():
+        arrays[name] = np.asarray(variable)
+        _require_finite(variable.path, arrays[name])
+    about = {"class": _CLASS, "position": dataclasses.asdict(position)}
+    write_tensors(path, about, arrays)
 
 
 def read_position(path: str | Path) -> Position:
@@ -84,8 +75,8 @@ def read_position(path: str | Path) -> Position:
     Raises:
         RunError: the file is absent or damaged.
     """
-    with _opened(path) as archive:
-        return _position(archive)
+    with _opened(path) as file:
+        return _position(file)
 
 
 def is_trained(folder: Path, experiment: Experiment) -> bool:
@@ -110,55 +101,58 @@ def restore_checkpoint(path: str | Path, model) -> Position:
     Raises:
         RunError: the file is absent, damaged, not finite or belongs to another model.
     """
-    with _opened(path) as archive:
+    with _opened(path) as file:
         variables = _variables(model)
-        stored = set(archive.namelist()) - {"position.json"}
-        if stored != variables.keys():
+        if file.names != variables.keys():
             raise RunError(
                 f"{path}: the checkpoint must hold the variables of the settings' "
-                f"model and optimiser, {len(variables)}. Received: {len(stored)}; "
+                f"model and optimiser, {len(variables)}. Received: {len(file.names)}; "
                 "restore the settings, or train without --resume"
             )
         for name, variable in variables.items():
-            size = math.prod(variable.shape) * np.dtype(variable.dtype).itemsize
-            value = parse_array(read_member(archive, name, size + _HEADER))
-            if value.shape != tuple(variable.shape):
+            shape = file.shape(name)
+            if shape != tuple(variable.shape):
                 raise RunError(
                     f"{path}: {variable.path} must be {tuple(variable.shape)}. "
-                    f"Received: {value.shape}; restore the settings, or train "
-                    "without --resume"
+                    f"Received: {shape}; restore the settings, or train without "
+                    "--resume"
                 )
-            if value.dtype.name != variable.dtype:
-                raise ValueError(f"{variable.path} is {value.dtype.name}")
-            _require_finite(variable.path, value)
-            variable.assign(value)
-        return _position(archive)
+            file.require(name, shape, type_name(variable.dtype))
+        position = _position(file)
+        values = {name: file.read(name) for name in variables}
+        for name, variable in variables.items():
+            _require_finite(variable.path, values[name])
+        for name, variable in variables.items():
+            variable.assign(values[name])
+        return position
 
 
 @contextlib.contextmanager
-def _opened(path: str | Path) -> Iterator[zipfile.ZipFile]:
+def _opened(path: str | Path) -> Iterator[TensorFile]:
     """Open a checkpoint; raise a RunError if reading it fails."""
     remedy = "the checkpoint is damaged: train without --resume"
-    try:
-        with reading(path, RunError, remedy), open_archive(Path(path)) as archive:
-            yield archive
-    except TrainingError as error:
-        raise RunError(
-            f"{path}: {error}; train with --overwrite and a lower "
-            "training.learning_rate"
-        ) from None
+    with (
+        faults_described(path, RunError, "a checkpoint", remedy, remedy),
+        open_tensors(Path(path), _CLASS) as file,
+    ):
+        try:
+            yield file
+        except TrainingError as error:
+            raise RunError(
+                f"{path}: {error}; train with --overwrite and a lower "
+                "training.learning_rate"
+            ) from None
 
 
-def _position(archive: zipfile.ZipFile) -> Position:
-    state = parse_json(read_member(archive, "position.json", _HEADER))
-    return TypeAdapter(Position).validate_python(state)
+def _position(file: TensorFile) -> Position:
+    return TypeAdapter(Position).validate_python(file.about.get("position"))
 
 
 def _variables(model) -> dict:
     """Return the variables of a model and its optimiser by their names in the file."""
     groups = {"model": model.variables, "optimizer": model.optimizer.variables}
     return {
-        f"{group}/{k:04d}.npy": variable
+        f"{group}/{k:04d}": variable
         for group, variables in groups.items()
         for k, variable in enumerate(variables)
     }

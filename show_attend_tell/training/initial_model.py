@@ -29,8 +29,6 @@ from show_attend_tell.data.vocabulary import SPECIAL, Vocabulary
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import ModelFileError
-from show_attend_tell.runtime.files import atomic_path
-from show_attend_tell.runtime.keras_archive import save_keras
 
 logger = logging.getLogger(__name__)
 
@@ -202,6 +200,5 @@ def average_models(
     model.decoding = experiment.decoding
     # Last, as it may replace a run, even one whose model was read.
     out = runs.open_run(experiment, runs_folder, False, overwrite) / runs.MODEL
-    with atomic_path(out) as temporary:
-        save_keras(model, temporary)
+    model.save(out)
     return out

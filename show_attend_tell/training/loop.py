@@ -20,8 +20,7 @@ import keras
 from show_attend_tell.config import runs
 from show_attend_tell.config.settings import experiment_to_toml, read_experiment_file
 from show_attend_tell.runtime.errors import RunError, TrainingError
-from show_attend_tell.runtime.files import atomic_path, atomic_write
-from show_attend_tell.runtime.keras_archive import save_keras
+from show_attend_tell.runtime.files import atomic_write
 from show_attend_tell.runtime.progress import ProgressBar, progress_bar
 from show_attend_tell.training.checkpoint import (
     Position,
@@ -53,7 +52,8 @@ class Summary(NamedTuple):
 class Task:
     """What a training trains; a subclass adds its model, objective and scores.
 
-    It also has ``validate(model, step)``, which returns scores and is called with the
+    The model is a Keras model whose ``save`` writes a ``.safetensors`` file. The task
+    also has ``validate(model, step)``, which returns scores and is called with the
     same model every time, and ``show(log, model, step)``.
 
     Attributes:
@@ -369,8 +369,7 @@ class Trainer:
         position, patience = self.position, self.settings.patience
         if score > (-math.inf if position.best is None else position.best):
             # First, so that a validation interrupted here is repeated.
-            with atomic_path(self.folder / runs.MODEL) as temporary:
-                save_keras(self.saved, temporary)
+            self.saved.save(self.folder / runs.MODEL)
             position.best, position.best_step = score, position.step
             position.without_gain = 0
         else:

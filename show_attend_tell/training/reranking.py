@@ -38,7 +38,7 @@ from show_attend_tell.reference.reranker import (
 )
 from show_attend_tell.runtime.errors import ManifestError
 from show_attend_tell.runtime.progress import progress_bar
-from show_attend_tell.runtime.untrusted import dequantise, quantise
+from show_attend_tell.runtime.quantisation import dequantise, quantise
 
 GAMMA = 0.5  # of the kernel
 LAMBDA = 0.05
@@ -55,7 +55,7 @@ def reranker_path(experiment: Experiment, work: str | Path) -> Path:
     folder = folder_of(experiment, work)
     name = feature_path(folder, experiment.encoder).stem.replace("features", "reranker")
     words = vocabulary_path(experiment, work).stem.removeprefix("vocabulary")
-    return folder / f"{name}{words}.npz"
+    return folder / f"{name}{words}.safetensors"
 
 
 def fit_reranker(experiment: Experiment, work: str | Path = "prepared") -> Reranker:

@@ -54,9 +54,9 @@ def test_the_task_of_the_captioner_is_the_task_of_its_experiments():
 
 def test_other_files_are_left_to_the_loader_of_captioners(tmp_path):
     encoder = EncoderSettings("SceneNet", "annotations", "none", 32, "crop")
-    make_captioner(Encoder(encoder)).save(tmp_path / "captioner.keras")
-    (tmp_path / "text.keras").write_text("none")
+    make_captioner(Encoder(encoder)).save(tmp_path / "captioner.safetensors")
+    (tmp_path / "text.safetensors").write_text("none")
     archive = zipped({"config.json": json.dumps(["Captioner"])})
-    (tmp_path / "list.keras").write_bytes(archive)
+    (tmp_path / "list.safetensors").write_bytes(archive)
     for name in ("captioner", "text", "list", "absent"):
-        assert task_of_model(tmp_path / f"{name}.keras") is CAPTIONING, name
+        assert task_of_model(tmp_path / f"{name}.safetensors") is CAPTIONING, name

@@ -28,9 +28,9 @@ def served(monkeypatch):
 def test_the_shipped_models_are_served_on_this_machine(
     served, tmp_path, monkeypatch, capsys
 ):
-    make_captioner(make_encoder()).save(tmp_path / "flickr8k.keras")
-    monkeypatch.setattr(pretrained, "SHIPPED", tmp_path / "flickr8k.keras")
-    monkeypatch.setattr(pretrained, "SHIPPED_LSTM", tmp_path / "flickr8k.keras")
+    make_captioner(make_encoder()).save(tmp_path / "flickr8k.safetensors")
+    monkeypatch.setattr(pretrained, "SHIPPED", tmp_path / "flickr8k.safetensors")
+    monkeypatch.setattr(pretrained, "SHIPPED_LSTM", tmp_path / "flickr8k.safetensors")
     assert exit_code("demo", "--port", "0") == 0
     printed = capsys.readouterr().out
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+ - stop with Ctrl-C\n", printed)
@@ -43,13 +43,13 @@ def test_the_shipped_models_are_served_on_this_machine(
 
 
 def test_a_missing_model_is_one_line(served, tmp_path, capsys):
-    assert exit_code("demo", tmp_path / "absent.keras", "--port", "0") == 1
-    assert "absent.keras: no such model" in capsys.readouterr().err
+    assert exit_code("demo", tmp_path / "absent.safetensors", "--port", "0") == 1
+    assert "absent.safetensors: no such model" in capsys.readouterr().err
     assert served == []
 
 
 def test_models_of_the_same_file_name_get_distinct_names():
-    assert _names(["a/soft.keras", "b/hard.keras"]) == ["soft", "hard"]
-    assert _names(["a/model.keras", "b/model.keras"]) == ["a", "b"]
-    paths = ["a/m.keras", "b/a/m.keras"]
+    assert _names(["a/soft.safetensors", "b/hard.safetensors"]) == ["soft", "hard"]
+    assert _names(["a/model.safetensors", "b/model.safetensors"]) == ["a", "b"]
+    paths = ["a/m.safetensors", "b/a/m.safetensors"]
     assert _names(paths) == paths

@@ -52,7 +52,12 @@ def test_the_remedy_of_an_interruption_is_that_of_the_verb(run, monkeypatch, ver
         raise KeyboardInterrupt
 
     monkeypatch.setattr(cli.cli.commands[verb], "invoke", interrupt)
-    needed = {"average": ["a.keras"], "caption": ["a.jpg"], "export": ["a.keras"]}
+    needed = {
+        "average": ["a.safetensors"],
+        "caption": ["a.jpg"],
+        "export": ["a.safetensors"],
+    }
+    needed["convert"] = ["a.keras"]
     needed["export"] += ["--format", "litert", "--out", "a.tflite"]
     needed |= {"download": ["coco", "--data", "coco"], "compare": ["run"]}
     code, _, err = run(verb, *needed.get(verb, []))

@@ -71,7 +71,7 @@ def test_the_package_runs_as_a_module():
         ("eval --beam 0", "not in the range"),
         ("eval --beam 3 --captions captions.json", "--captions excludes --model"),
         ("eval --boxes people.jsonl --captions c.json", "--captions excludes --model"),
-        ("caption --model model.keras", "Missing argument"),
+        ("caption --model model.safetensors", "Missing argument"),
         ("caption a --seed -1", "not in the range"),
         ("caption a --out captions.jsonl --json", "--out cannot be combined"),
         ("caption a --out captions.jsonl --attention x", "--out cannot be combined"),
@@ -90,7 +90,7 @@ def test_the_package_runs_as_a_module():
         ("caption a --cluster auto --out x --json", "--cluster needs --out FOLDER"),
         ("caption s3://bucket/photos --cluster auto --out x", "must be a path"),
         ("caption a --cluster auto --out gs://bucket/x", "must be a path"),
-        ("export model.keras", "Missing option"),
+        ("export model.safetensors", "Missing option"),
         ("export a --out x --format saved_model --accept-imagenet", "be combined"),
         ("export a --out x --format half --encoder-weights imagenet", "be combined"),
         ("prepare --on-problem ignore", "is not one of"),
@@ -185,7 +185,7 @@ def summary():
     from show_attend_tell.training.loop import Summary
 
     return Summary(
-        Path("run"), Path("run/model.keras"), 52.5, 40, 50, 61.2, "done", "CIDEr"
+        Path("run"), Path("run/model.safetensors"), 52.5, 40, 50, 61.2, "done", "CIDEr"
     )
 
 
@@ -253,7 +253,7 @@ def test_train_passes_its_options_and_prints_the_result(run, received):
     code, out, _ = run("train", *WHERE, "--resume")
     assert code == 0
     assert "50 steps in 61 s, done; best CIDEr 52.50 at step 40" in out
-    assert "model: run/model.keras" in out
+    assert "model: run/model.safetensors" in out
     assert received[0][:5] == (*PLACES, True, False)
 
 
@@ -304,9 +304,9 @@ def test_the_seed_and_the_initial_model_are_settings(run, received, monkeypatch)
         "load_experiment",
         lambda name, given: changes.append(given) or SETTINGS,
     )
-    options = ("--seed", "7", "--init-from", "a b/model.keras")
+    options = ("--seed", "7", "--init-from", "a b/model.safetensors")
     assert run("train", *options, "--set", "training.epochs=2")[0] == 0
-    expected = ("training.seed=7", "training.init_from=a b/model.keras")
+    expected = ("training.seed=7", "training.init_from=a b/model.safetensors")
     assert changes[-1] == ("training.epochs=2", *expected)
 
 

@@ -45,7 +45,7 @@ def test_a_photo_is_captioned_and_drawn(tmp_path, model):
 
 def test_a_model_of_drawn_scenes_captions(tmp_path):
     settings = EncoderSettings("SceneNet", "annotations", "scenes", 112, "squash")
-    model, photo = tmp_path / "model.keras", tmp_path / "a.png"
+    model, photo = tmp_path / "model.safetensors", tmp_path / "a.png"
     make_captioner(make_encoder(settings)).save(model)
     photo.write_bytes(photo_bytes())
     done = python("-c", COMMAND, "caption", photo, "--model", model, cwd=tmp_path)
@@ -104,7 +104,7 @@ def test_a_folder_is_captioned_into_a_table_and_into_metadata(tmp_path):
         ("train", "-e", "scenes"),
         ("caption", PHOTO, "--engine", "keras"),
         ("eval", "-e", "scenes"),
-        ("export", PHOTO, "--format", "half", "--out", "out.keras"),
+        ("export", PHOTO, "--format", "keras", "--out", "out.keras"),
         ("download", "flickr8k", "--data", "photos"),
     ],
 )

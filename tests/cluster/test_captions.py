@@ -114,7 +114,7 @@ def test_new_photos_are_captioned_once_and_no_other_again(here, tmp_path, form):
         row
         for file in out.glob("captions-*")
         for row in captions_of(file)
-        if row["made_by"].startswith("model.keras")
+        if row["made_by"].startswith("model.safetensors")
     ]
     assert len(rows) == 26
     assert {row["path"] for row in rows} == set(map(str, photos.iterdir()))

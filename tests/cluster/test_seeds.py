@@ -237,13 +237,13 @@ def test_a_killed_worker_continues_its_run_and_the_runs_are_compared(
     folder, killed = tmp_path / "cluster", []
 
     def kill_the_worker_that_trains():
-        killed.append(next(folder.glob("*/checkpoint.npz")).parent.name)
+        killed.append(next(folder.glob("*/checkpoint.safetensors")).parent.name)
         kill_worker_with(folder / f".{killed[0]}.lock")
 
     series = series_of(work, folder, evaluates=True)
     variants = variants_of(series, LONG)
     actions = [(1, kill_the_worker_that_trains)]
-    kills = Interruptions(folder, "*/checkpoint.npz", actions)
+    kills = Interruptions(folder, "*/checkpoint.safetensors", actions)
     with kills, caplog.at_level(logging.WARNING):
         outcomes = list(train_on_cluster(series, variants, nodes.address, workers=2))
     assert kills.done == 1

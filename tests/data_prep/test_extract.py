@@ -142,7 +142,7 @@ def test_an_unknown_split_and_an_absent_file_of_weights_are_refused(tmp_path, wo
     with pytest.raises(FeatureError, match=r"which has \['train', 'val'\]"):
         run(work, mirror_splits=["test"])
     with pytest.raises(ValueError, match="a file that exists"):
-        run(work, encoder_weights=tmp_path / "absent.weights.h5")
+        run(work, encoder_weights=tmp_path / "absent.safetensors")
 
 
 def test_each_data_set_gets_a_file_of_its_own(tmp_path):

@@ -11,9 +11,9 @@ from click.testing import CliRunner
 from made_up_features import COUNT, IDENTITY, IDS, PROBLEMS, ROWS, write
 
 from data_prep.join_shards import is_shards_folder, join_shards
-from show_attend_tell.cli.preparation import convert
+from show_attend_tell.cli.convert import convert
 from show_attend_tell.data.features import FeatureReader
-from show_attend_tell.runtime.errors import FeatureError
+from show_attend_tell.runtime.errors import FeatureError, ModelFileError
 
 
 @pytest.fixture
@@ -84,9 +84,8 @@ def test_the_command_joins_a_folder_and_refuses_others(shards, tmp_path):
     assert done.exit_code == 0, done.output
     assert f"{tmp_path / 'features.h5'}: joined from {shards}" in done.output
     FeatureReader(tmp_path / "features.h5", IDENTITY).close()
-    other = CliRunner().invoke(convert, [str(tmp_path)])
-    assert other.exit_code == 2
-    assert "must be a folder of shards that version 0.3 wrote" in other.output
+    with pytest.raises(ModelFileError, match="must be a run or a preset"):
+        CliRunner().invoke(convert, [str(tmp_path)], catch_exceptions=False)
 
 
 def test_other_folders_are_no_shards(tmp_path):

@@ -11,9 +11,11 @@ from data_prep.quantise_encoder import main, quantised_arrays
 from show_attend_tell.config.settings import EncoderSettings
 from show_attend_tell.data.encoder_identity import PACKAGED_DIGEST
 from show_attend_tell.models.encoder.network import Encoder
-from show_attend_tell.reference.encoder import PACKAGED_WEIGHTS, packaged_weights
+from show_attend_tell.models.encoder.weights import save_weights
+from show_attend_tell.reference import encoder_file
+from show_attend_tell.reference.encoder import PACKAGED_WEIGHTS, read_weights
 from show_attend_tell.runtime.errors import EncoderError
-from show_attend_tell.runtime.untrusted import dequantise, quantise
+from show_attend_tell.runtime.quantisation import dequantise, quantise
 
 VGG = EncoderSettings("VGG16", "block5_conv3", "imagenet_8bit", 32, "squash")
 
@@ -45,8 +47,9 @@ def test_the_packaged_file_is_small_and_has_the_recorded_digest():
 
 
 @pytest.mark.parametrize("damage", ["one bit", "cut", "absent"])
-def test_a_damaged_file_is_refused_in_one_line(tmp_path, damage):
-    file, content = tmp_path / "vgg16_8bit.npz", PACKAGED_WEIGHTS.read_bytes()
+def test_a_damaged_file_is_refused_in_one_line(tmp_path, damage, monkeypatch):
+    file, content = tmp_path / "vgg16.safetensors", PACKAGED_WEIGHTS.read_bytes()
+    monkeypatch.setattr(encoder_file, "FOLDER", tmp_path)
     if damage == "one bit":
         changed = bytearray(content)
         changed[7_000_000] ^= 1
@@ -54,7 +57,7 @@ def test_a_damaged_file_is_refused_in_one_line(tmp_path, damage):
     elif damage == "cut":
         file.write_bytes(content[:-1000])
     with refused(EncoderError, "install the package again") as caught:
-        packaged_weights(file)
+        read_weights(file, "VGG16")
     assert str(file) in str(caught.value)
 
 
@@ -74,14 +77,17 @@ def test_a_written_file_is_the_same_each_time_and_restores_its_network(tmp_path,
     ]
     network.set_weights(halves)
     source, files = (
-        tmp_path / "vgg.weights.h5",
-        [tmp_path / n for n in ("a.npz", "b.npz")],
+        tmp_path / "vgg.safetensors",
+        [tmp_path / n for n in ("a.safetensors", "b.safetensors")],
     )
-    network.save_weights(source)
+    save_weights(network, source, "VGG16")
     for file in files:
         main([str(source), "--out", str(file)], standalone_mode=False)
     assert files[0].read_bytes() == files[1].read_bytes()
-    restored = [w for pair in packaged_weights(files[0]).values() for w in pair]
+    found = read_weights(files[0], "VGG16")
+    restored = [w for pair in found.layers.values() for w in pair]
+    digest = Encoder(dataclasses.replace(VGG, weights=str(files[0]))).identity()
+    assert digest["weights_digest"] == found.digests["block5_conv3"]
     for before, after in zip(halves, restored, strict=True):
         exact = before.ndim == 1 or before.shape[-1] <= 128
         assert np.array_equal(before, after) == exact

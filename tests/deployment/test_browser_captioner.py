@@ -24,7 +24,7 @@ from show_attend_tell.inference.pipeline import load
 from show_attend_tell.models.pretrained import SHIPPED
 from show_attend_tell.reference.beam import Rules, beam_search
 from show_attend_tell.reference.hypotheses import Hypotheses, repeated_nouns_last
-from show_attend_tell.reference.reranker import load_reranker, reranker_beside
+from show_attend_tell.reference.reranker import load_reranker
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "captioner"
@@ -209,7 +209,7 @@ def test_captions_that_repeat_a_noun_come_last_as_in_the_reference(
 
 @pytest.mark.slow
 def test_the_expected_cider_equals_the_reference(page, rng):
-    reranker = load_reranker(reranker_beside(SHIPPED))
+    reranker = load_reranker(SHIPPED)
     predicted = rng.standard_normal(reranker.basis.shape[1])
     captions = [rng.integers(3, 60, length).tolist() for length in (1, 4, 9, 20)]
     captions += [list(ngram) * 2 for ngram in reranker.vectors.ngrams[-3:]]

@@ -220,10 +220,10 @@ def with_objects(place: Place, captions: dict[str, str], box: list[float]) -> No
 
 def remove_attention(place: Place) -> None:
     """Replace the model by one of the mean annotation."""
-    model = load_captioner(place.run / "model.keras")
+    model = load_captioner(place.run / "model.safetensors")
     settings = dataclasses.replace(model.settings, attention="mean")
     arguments = {**model.get_config(), "settings": settings}
-    Captioner.from_config(arguments).save(place.run / "model.keras")
+    Captioner.from_config(arguments).save(place.run / "model.safetensors")
 
 
 def test_without_attention_scenes_have_no_regions_or_pointing(place, report):
@@ -352,6 +352,6 @@ def test_files_that_do_not_fit_and_wrong_settings_are_one_line(place):
         features.attrs["identity"] = json.dumps({**IDENTITY, "weights_digest": "1"})
     with refused(FeatureError, "another encoder: weights_digest"):
         place.evaluate()
-    (place.run / "model.keras").unlink()
-    with refused(ModelFileError, "model.keras: "):
+    (place.run / "model.safetensors").unlink()
+    with refused(ModelFileError, "model.safetensors: "):
         place.evaluate()

@@ -30,7 +30,7 @@ def place(tmp_path_factory):
 
 def test_copies_of_a_model_over_equal_views_are_that_model(place):
     place.evaluate()
-    model = place.run / "model.keras"
+    model = place.run / "model.safetensors"
     report = place.evaluate(model=[model, model], mirror=True)
     expected = place.saved("captions-val.json")
     found = place.saved("captions-val-ensemble-2-mirror.json")
@@ -60,11 +60,13 @@ def test_absent_mirrored_features_are_named_in_one_line(place):
 def test_another_model_and_another_beam_leave_the_runs_own_scores(place):
     place.evaluate()
     own = (place.run / "scores.json").read_bytes()
-    other = shutil.copy(place.run / "model.keras", place.runs / "other.keras")
+    other = shutil.copy(
+        place.run / "model.safetensors", place.runs / "other.safetensors"
+    )
     place.evaluate(model=other)
-    place.evaluate(model=place.run / "model.keras", beam=1)
+    place.evaluate(model=place.run / "model.safetensors", beam=1)
     (place.runs / "another").mkdir()
-    third = shutil.copy(place.run / "model.keras", place.runs / "another")
+    third = shutil.copy(place.run / "model.safetensors", place.runs / "another")
     place.evaluate(model=third)
     assert place.saved("scores-model-another.json")["model"] == str(third)
     assert place.saved("scores-model-other.json")["model"] == str(other)

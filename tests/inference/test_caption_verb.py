@@ -83,10 +83,10 @@ def test_without_a_model_the_shipped_one_is_used_or_named_as_missing(
 
     monkeypatch.undo()  # load the model named
     for name, path in (("shipped", "SHIPPED"), ("shipped-lstm", "SHIPPED_LSTM")):
-        monkeypatch.setattr(pretrained, path, tmp_path / f"{name}.keras")
+        monkeypatch.setattr(pretrained, path, tmp_path / f"{name}.safetensors")
         assert exit_code("caption", "--model", name, photo) == 1
         error = capsys.readouterr().err
-        assert f"{name}.keras: " in error
+        assert f"{name}.safetensors: " in error
         assert error.endswith("pass its file as --model\n")
     monkeypatch.setattr("show_attend_tell.inference.pipeline.load", load)
     assert exit_code("caption", photo) == 0

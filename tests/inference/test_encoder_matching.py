@@ -16,7 +16,7 @@ from show_attend_tell.data.encoder_identity import (
 )
 from show_attend_tell.inference.engine import matching_encoder
 from show_attend_tell.inference.pipeline import load
-from show_attend_tell.models.encoder import network
+from show_attend_tell.models.encoder import network, weights
 from show_attend_tell.models.encoder.network import Encoder
 from show_attend_tell.models.pretrained import NAMES
 from show_attend_tell.models.saving import load_captioner
@@ -31,35 +31,40 @@ def encoder() -> Encoder:
     return Encoder(ENCODER)
 
 
+def save_weights(encoder, file):
+    """Write the weights of an encoder as a file of its network."""
+    weights.save_weights(encoder._network, file, encoder.settings.network)
+
+
 def test_accepted_weights_are_used_if_the_file_is_absent(encoder, tmp_path):
-    other = {"weights": "mine.weights.h5", "weights_digest": "0" * 64}
+    other = {"weights": "mine.safetensors", "weights_digest": "0" * 64}
     identity = encoder.identity() | other | {"accepts": {"none": "0" * 32}}
-    make_captioner(encoder, identity).save(tmp_path / "model.keras")
-    made = load(tmp_path / "model.keras").encoder
+    make_captioner(encoder, identity).save(tmp_path / "model.safetensors")
+    made = load(tmp_path / "model.safetensors").encoder
     assert made.identity() == encoder.identity()
 
 
 def test_a_file_of_weights_is_found_beside_the_model_or_by_name(encoder, tmp_path):
-    weights = tmp_path / "elsewhere" / "net.weights.h5"
+    weights = tmp_path / "elsewhere" / "net.safetensors"
     weights.parent.mkdir()
-    encoder._network.save_weights(weights)
-    identity = encoder.identity() | {"weights": "net.weights.h5"}
-    model = tmp_path / "model.keras"
+    save_weights(encoder, weights)
+    identity = encoder.identity() | {"weights": "net.safetensors"}
+    model = tmp_path / "model.safetensors"
     make_captioner(encoder, identity).save(model)
-    with pytest.raises(CaptionError, match="'net.weights.h5'.* --encoder-weights"):
+    with pytest.raises(CaptionError, match="'net.safetensors'.* --encoder-weights"):
         load(model)
     named = load(model, weights).encoder
-    os.replace(weights, tmp_path / "net.weights.h5")
+    os.replace(weights, tmp_path / "net.safetensors")
     beside = load(model).encoder
     assert named.identity() == beside.identity() == identity
 
 
 def test_other_weights_are_refused_and_both_are_named(encoder, pipeline, tmp_path):
     other = Encoder(EncoderSettings("SceneNet", "annotations", "none", 32, seed=1))
-    weights = tmp_path / "other.weights.h5"
-    other._network.save_weights(weights)
+    weights = tmp_path / "other.safetensors"
+    save_weights(other, weights)
     message = refusal(CaptionError, load, pipeline.file, weights)
-    for text in ("'none'", "other.weights.h5", "weights_digest", "--encoder-weights"):
+    for text in ("'none'", "other.safetensors", "weights_digest", "--encoder-weights"):
         assert text in message
     assert encoder.identity()["weights_digest"][:12] in message
     assert other.identity()["weights_digest"][:12] in message
@@ -67,9 +72,9 @@ def test_other_weights_are_refused_and_both_are_named(encoder, pipeline, tmp_pat
 
 def test_a_model_that_names_no_encoder_is_refused(encoder, tmp_path):
     model = make_captioner(encoder, identity={"network": "SceneNet"})
-    model.save(tmp_path / "model.keras")
+    model.save(tmp_path / "model.safetensors")
     with pytest.raises(CaptionError, match=r"must name the encoder .*\['network'\]"):
-        load(tmp_path / "model.keras")
+        load(tmp_path / "model.safetensors")
 
 
 PACKAGED = EncoderSettings("VGG16", "block5_conv3", "imagenet_8bit", 32, "squash")
@@ -89,23 +94,22 @@ def save_trained_with(packaged, file, weights, digest):
 def test_the_packaged_weights_serve_a_model_of_the_weights_they_round(
     packaged, tmp_path
 ):
-    model = tmp_path / "model.keras"
+    model = tmp_path / "model.safetensors"
     save_trained_with(packaged, model, "vgg16.weights.h5", ROUNDED_DIGEST)
     assert load(model).encoder.identity() == packaged.identity()
 
 
 def test_a_file_beside_the_model_comes_before_the_packaged_weights(packaged, tmp_path):
-    model, digest = tmp_path / "model.keras", ROUNDED_DIGEST
-    save_trained_with(packaged, model, "own.weights.h5", digest)
-    Encoder(dataclasses.replace(PACKAGED, weights="none"))._network.save_weights(
-        tmp_path / "own.weights.h5"
-    )
-    with pytest.raises(CaptionError, match="own.weights.h5"):
+    model, digest = tmp_path / "model.safetensors", ROUNDED_DIGEST
+    save_trained_with(packaged, model, "own.safetensors", digest)
+    own = Encoder(dataclasses.replace(PACKAGED, weights="none"))
+    save_weights(own, tmp_path / "own.safetensors")
+    with pytest.raises(CaptionError, match="own.safetensors"):
         load(model)
 
 
 def test_a_model_of_other_imagenet_weights_keeps_them(packaged, tmp_path, monkeypatch):
-    model = tmp_path / "model.keras"
+    model = tmp_path / "model.safetensors"
     save_trained_with(packaged, model, "imagenet", "ab" * 32)
     asked = []
 
@@ -133,7 +137,7 @@ def test_features_of_the_packaged_weights_stand_for_those_they_round(packaged):
 def test_a_model_of_the_packaged_weights_accepts_those_that_they_round(
     packaged, tmp_path
 ):
-    file = tmp_path / "model.keras"
+    file = tmp_path / "model.safetensors"
     save_trained_with(packaged, file, "imagenet_8bit", PACKAGED_DIGEST)
     model = load_captioner(file)
 
@@ -159,7 +163,7 @@ def test_captions_are_of_float32_annotations_on_any_machine(
 ):
     monkeypatch.setattr(network, "fastest_precision", lambda: "bfloat16")
     identity = encoder.identity() | {"precision": "bfloat16"}
-    file = tmp_path / "model.keras"
+    file = tmp_path / "model.safetensors"
     make_captioner(encoder, identity).save(file)
     assert load(file).engine.encoder.settings.precision == "float32"
 

@@ -19,7 +19,7 @@ def other(pipeline, tmp_path_factory):
     model = sat.Captioner.from_config(pipeline.captioner.get_config())
     for ours, theirs in zip(model.weights, pipeline.captioner.weights, strict=True):
         ours.assign(theirs[..., ::-1] if len(theirs.shape) == 2 else theirs)
-    path = tmp_path_factory.mktemp("other") / "other.keras"
+    path = tmp_path_factory.mktemp("other") / "other.safetensors"
     model.save(path)
     return path
 
@@ -81,8 +81,8 @@ def test_the_command_line_averages_models_into_a_file(
     out = tmp_path / "captions.jsonl"
     assert command(photo, *models, "--mirror", "--out", out)[0] == 0
     (row,) = map(json.loads, out.read_text().splitlines())
-    assert row["made_by"].startswith("model.keras ")
-    assert " + other.keras " in row["made_by"]
+    assert row["made_by"].startswith("model.safetensors ")
+    assert " + other.safetensors " in row["made_by"]
     assert row["made_by"].endswith("beam 3, mirrored photos too")
 
 
@@ -91,7 +91,7 @@ def test_models_of_other_words_end_the_command_in_one_line(
 ):
     config = pipeline.captioner.get_config()
     config["vocabulary"] = [*config["vocabulary"][:-1], "green"]
-    path = tmp_path / "green.keras"
+    path = tmp_path / "green.safetensors"
     sat.Captioner.from_config(config).save(path)
     models = ("--model", pipeline.file, "--model", path)
     code, _, err = command(photo, *models)

@@ -21,7 +21,7 @@ from show_attend_tell.inference.table import exiftool_table, require_replaceable
 from show_attend_tell.inference.table import table as csv_of
 from show_attend_tell.runtime.errors import OutputFileError
 
-MADE_BY = "model.keras 0123456789ab, beam 3"
+MADE_BY = "model.safetensors 0123456789ab, beam 3"
 NAMES = ["a b.jpg", "été.jpg", 'say "hi", twice.jpg', "two\nlines.jpg", "\udcff.jpg"]
 
 
@@ -304,7 +304,9 @@ def test_a_second_writer_is_refused(path):
 
 def test_captions_of_another_model_are_not_mixed_in(path):
     write(path, NAMES)
-    with pytest.raises(OutputFileError, match="by model.keras .*, and not by other"):
+    with pytest.raises(
+        OutputFileError, match="by model.safeten.* .*, and not by other"
+    ):
         write(path, [], "other")
 
 

@@ -17,7 +17,7 @@ from show_attend_tell.inference.metadata import (
 from show_attend_tell.inference.table import exiftool_table
 from show_attend_tell.inference.xmp import MAX_BYTES, XmpPacket
 
-MADE_BY = "flickr8k.keras 0123456789ab, beam 5"
+MADE_BY = "flickr8k.safetensors 0123456789ab, beam 5"
 PERSON = """<x:xmpmeta xmlns:x="adobe:ns:meta/">
 <rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"
  xmlns:dc="http://purl.org/dc/elements/1.1/" xmlns:xmp="http://ns.adobe.com/xap/1.0/">

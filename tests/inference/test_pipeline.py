@@ -280,7 +280,7 @@ def test_decoding_refuses_misuse_in_one_line(pipeline, changes, message):
 
 def test_models_are_found_by_file_folder_and_name(pipeline, tmp_path, monkeypatch):
     (tmp_path / "tiny").mkdir()
-    file = tmp_path / "tiny" / "model.keras"
+    file = tmp_path / "tiny" / "model.safetensors"
     file.write_bytes(pipeline.file.read_bytes())
     monkeypatch.chdir(tmp_path)
     for name, more in (("tiny", {}), ("tiny", {"runs": tmp_path}), (file.parent, {})):
@@ -297,9 +297,11 @@ def test_unusable_photos_and_models_are_refused_in_one_line(pipeline, tmp_path):
         pipeline.caption(tmp_path)
     with pytest.raises(ModelFileError, match="no such model"):
         sat.load("absent", runs=tmp_path)
-    (tmp_path / "model.keras").touch()
-    with pytest.raises(ModelFileError, match=r"modle\.keras.*nearest: model\.keras"):
-        sat.load(tmp_path / "modle.keras")
+    (tmp_path / "model.safetensors").touch()
+    with pytest.raises(
+        ModelFileError, match=r"modle\.safe.*nearest: model\.safetensors"
+    ):
+        sat.load(tmp_path / "modle.safetensors")
 
 
 def test_paths_bytes_images_and_arrays_get_the_same_caption(pipeline, photo):

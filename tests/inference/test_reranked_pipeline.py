@@ -5,6 +5,7 @@ import shutil
 import numpy as np
 import pytest
 from refusals import refused
+from tensor_files import repack
 from tiny_pipeline import photo_bytes
 
 from show_attend_tell.inference.batch import caption_into_file, made_by
@@ -12,7 +13,7 @@ from show_attend_tell.inference.pipeline import load
 from show_attend_tell.inference.request import CaptionRequest
 from show_attend_tell.reference.reranker import (
     descriptors,
-    reranker_beside,
+    load_reranker,
     save_reranker,
 )
 from show_attend_tell.runtime.errors import (
@@ -38,7 +39,7 @@ def file(tmp_path_factory, pipeline):
     )
     words = len(pipeline.captioner.vocabulary.words)
     captions = [[rng.integers(4, words, 5).tolist()] * 2 for _ in range(IMAGES)]
-    path = tmp_path_factory.mktemp("reranker") / "reranker.npz"
+    path = tmp_path_factory.mktemp("reranker") / "reranker.safetensors"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reranking, "LEAST_PHOTOS", 1)
         found = reranking.fit(
@@ -84,7 +85,7 @@ def test_captions_of_both_orders_are_not_mixed_in_a_file(
 ):
     out = tmp_path / "captions.jsonl"
     caption_into_file(reranked, [photos], out, CaptionRequest())
-    assert "reranker.npz" in made_by(reranked, CaptionRequest())
+    assert "reranker.safetensors" in made_by(reranked, CaptionRequest())
     with pytest.raises(OutputFileError):
         caption_into_file(pipeline, [photos], out, CaptionRequest())
     with pytest.raises(CaptionError, match="needs a calibration"):
@@ -107,17 +108,17 @@ def test_a_region_is_captioned_with_a_reranker(reranked, photos):
 
 @pytest.fixture
 def model(pipeline, file, tmp_path):
-    """A copy of the model with the reranker beside it."""
-    path = tmp_path / "copy" / "model.keras"
+    """A copy of the model with the reranker as a part of it."""
+    path = tmp_path / "copy" / "model.safetensors"
     path.parent.mkdir()
     shutil.copy(pipeline.file, path)
-    shutil.copy(file, path.with_name("model.reranker.npz"))
+    save_reranker(load_reranker(file), path)
     return path
 
 
-def test_the_reranker_beside_a_single_model_is_used(model, reranked, photos):
+def test_the_reranker_of_a_single_model_is_used(model, reranked, photos):
     found = load(model)
-    assert found.generator.reranker_file(found.decoding()) == reranker_beside(model)
+    assert found.generator.reranker_file(found.decoding()) == model
     for ours, theirs in zip(
         found.caption_photos([photos]), reranked.caption_photos([photos]), strict=True
     ):
@@ -125,7 +126,7 @@ def test_the_reranker_beside_a_single_model_is_used(model, reranked, photos):
     assert load(model, reranker="none").generator.reranker is None
     assert load([model, model]).generator.reranker is None
     mirrored = load(model, mirror=True)
-    assert mirrored.generator.reranker.file == reranker_beside(model)
+    assert mirrored.generator.reranker.file == model
 
 
 def test_a_reranker_that_is_found_leaves_one_hypothesis_as_it_is(
@@ -146,7 +147,7 @@ def test_a_reranker_that_is_found_leaves_one_hypothesis_as_it_is(
         list(reranked.caption_photos([photos], CaptionRequest(beam=1)))
 
 
-def test_a_damaged_reranker_beside_the_model_is_one_line(model):
-    reranker_beside(model).write_bytes(b"damaged")
-    with refused(ModelFileError, "not a reranker"):
+def test_a_damaged_reranker_of_the_model_is_one_line(model):
+    repack(model, arrays={"reranker/mean": None})
+    with refused(ModelFileError, "cannot be read as a reranker .*mean` is missing"):
         load(model)

@@ -9,7 +9,7 @@ from refusals import refused
 from show_attend_tell.inference.xmp import MAX_BYTES, XmpPacket
 from show_attend_tell.runtime.errors import MetadataError
 
-MADE_BY = "flickr8k.keras 0123456789ab, beam 5"
+MADE_BY = "flickr8k.safetensors 0123456789ab, beam 5"
 PACKET = """<?xml version="1.0" encoding="UTF-8"?>
 <!-- by a person -->
 <x:xmpmeta xmlns:x="adobe:ns:meta/" x:xmptk="XMP Core 4.4.0-Exiv2">

@@ -13,6 +13,7 @@ import yaml
 from checks import assert_equal_leaves
 from nightly import others_nightly
 from refusals import refused
+from tensor_files import repack, unpacked
 
 from show_attend_tell.config.runs import find_model
 from show_attend_tell.inference.pipeline import load
@@ -27,6 +28,7 @@ BUILD = {
     "transformer": lambda rng: tiny_transformer.build(rng, arguments=IDENTITY),
 }
 FILES = {"config.json", "metadata.json", "model.weights.h5", "README.md"}
+FILES |= {"model.safetensors"}
 
 
 @pytest.fixture
@@ -47,7 +49,7 @@ def test_a_folder_holds_the_captioner_in_kerashubs_layout(rng, tmp_path, kind):
     model.save_to_preset(folder)
     assert {path.name for path in folder.iterdir()} == FILES
     assert list(tmp_path.iterdir()) == [folder]
-    assert find_model(str(folder), tmp_path) == folder / "model.weights.h5"
+    assert find_model(str(folder), tmp_path) == folder / "model.safetensors"
     card = front_matter(folder)
     assert (card["library_name"], card["license"]) == ("keras", "other")
     assert card["pipeline_tag"] == "image-to-text"
@@ -91,11 +93,19 @@ DAMAGE = {
 
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_damaged_folders_are_refused_as_model_files_are(saved, damage):
-    for name in ("model.weights.h5", "config.json"):
-        (saved / name).unlink()
-        DAMAGE[damage](saved / name)
-        with refused(ModelFileError, str(saved)):
-            Captioner.from_preset(saved)
+    (saved / "model.safetensors").unlink()
+    (saved / "model.weights.h5").unlink()
+    DAMAGE[damage](saved / "model.safetensors")
+    with refused(ModelFileError, str(saved)):
+        Captioner.from_preset(saved)
+
+
+def test_a_folder_of_version_0_3_names_convert(saved):
+    (saved / "model.safetensors").unlink()
+    with refused(ModelFileError, f"run `show-attend-tell convert {saved}`"):
+        Captioner.from_preset(saved)
+    with refused(ModelFileError, f"run `show-attend-tell convert {saved}`"):
+        load(saved)
 
 
 def test_values_and_weights_of_a_folder_are_checked_and_its_files_kept(rng, saved):
@@ -103,9 +113,9 @@ def test_values_and_weights_of_a_folder_are_checked_and_its_files_kept(rng, save
     with pytest.raises(OSError, match="not empty"):
         model.save_to_preset(saved)
     assert {path.name for path in saved.iterdir()} == FILES
-    config = json.loads((saved / "config.json").read_bytes())
+    config, _ = unpacked(saved / "model.safetensors")
     config["config"]["decoding"]["beam"] = 0
-    (saved / "config.json").write_text(json.dumps(config))
+    repack(saved / "model.safetensors", config)
     with refused(ModelFileError, r"config\.decoding\.beam"):
         Captioner.from_preset(saved)
     model.weights[3].assign(np.full(model.weights[3].shape, np.nan))

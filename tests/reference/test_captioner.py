@@ -38,7 +38,7 @@ def equal(found, expected):
 
 def both(model, tmp_path):
     """Return a model's file, and its captioner in NumPy."""
-    file = tmp_path / "model.keras"
+    file = tmp_path / "model.safetensors"
     model.save(file)
     return file, read_captioner(file)
 
@@ -133,8 +133,8 @@ def test_without_attention_ensembles_caption_and_regions_are_refused(
 def test_smaller_files_are_read(module, eight_bit, photos, tmp_path):
     model = module.build(np.random.default_rng(6), spread=0.5)
     file, _ = both(model, tmp_path)
-    save_half(file, tmp_path / "half.keras", eight_bit=eight_bit)
+    save_half(file, tmp_path / "half.safetensors", eight_bit=eight_bit)
     decoding = DecodingSettings(**DECODING, beam=3)
-    found = reference.load_generator([tmp_path / "half.keras"])
-    expected = load_captioner(tmp_path / "half.keras")
+    found = reference.load_generator([tmp_path / "half.safetensors"])
+    expected = load_captioner(tmp_path / "half.safetensors")
     equal(found.generate(photos, decoding), expected.generate(photos, decoding))

@@ -9,8 +9,10 @@ from keras import layers
 from random_weights import normal
 
 from show_attend_tell.config.captioner import EncoderSettings
+from show_attend_tell.data.encoder_identity import PACKAGED_DIGEST
 from show_attend_tell.models.encoder.network import Encoder
 from show_attend_tell.models.encoder.scene_net import WEIGHTS, build_scene_net
+from show_attend_tell.models.encoder.weights import load_weights, save_weights
 from show_attend_tell.reference import encoder, parallel
 from show_attend_tell.runtime.errors import EncoderError
 
@@ -60,7 +62,7 @@ def small():
         weights[name] = kernel.astype(np.float32), 0.1 * normal(rng, filters)
         convolution.set_weights(weights[name])
         width = filters
-    return keras.Model(inputs, x), weights
+    return keras.Model(inputs, x), encoder.Weights(weights, {})
 
 
 def test_annotations_are_those_of_the_network_and_many_photos_change_rounding(small):
@@ -80,12 +82,24 @@ def test_annotations_are_those_of_the_network_and_many_photos_change_rounding(sm
 
 
 def test_a_float_file_of_weights_is_read_and_another_is_refused(small, tmp_path):
-    file = tmp_path / "x.weights.h5"
-    small[0].save_weights(file)
-    with pytest.raises(EncoderError, match="not weights of VGG16"):
+    file = tmp_path / "x.safetensors"
+    save_weights(small[0], file, "VGG16")
+    with pytest.raises(EncoderError, match="read as weights of VGG16 .*is missing"):
         encoder.read_weights(file, "VGG16")
-    with pytest.raises(EncoderError, match="not weights of VGG19"):
-        encoder.read_weights(tmp_path / "absent.h5", "VGG19")
+    with pytest.raises(EncoderError, match="network must be VGG19. Received: VGG16"):
+        encoder.read_weights(file, "VGG19")
+    with pytest.raises(EncoderError, match="no such weights of VGG19"):
+        encoder.read_weights(tmp_path / "absent.safetensors", "VGG19")
+    with pytest.raises(EncoderError, match="run `show-attend-tell convert"):
+        encoder.read_weights(tmp_path / "old.weights.h5", "VGG16")
+
+
+def test_the_digest_in_a_file_is_that_of_its_weights(tmp_path):
+    settings = EncoderSettings("VGG16", "block2_conv1", "imagenet_8bit")
+    packaged = encoder.read_weights("imagenet_8bit", "VGG16")
+    computed = encoder.Encoder(settings, encoder.Weights(packaged.layers, {}))
+    assert encoder.Encoder(settings).identity() == computed.identity()
+    assert packaged.digests["block5_conv3"] == PACKAGED_DIGEST
 
 
 def test_scene_net_is_that_of_keras_and_is_known_as_the_same_encoder(rng):
@@ -94,7 +108,7 @@ def test_scene_net_is_that_of_keras_and_is_known_as_the_same_encoder(rng):
     informative = {"versions": None}
     assert own.identity() | informative == of_keras.identity() | informative
     network = build_scene_net()
-    network.load_weights(WEIGHTS)
+    load_weights(network, WEIGHTS, "SceneNet")
     squares = rng.integers(0, 256, (2, 112, 112, 3), np.uint8)
     expected = np.asarray(network(squares.astype(np.float32)))
     for square, right in zip(squares, expected, strict=True):

@@ -2,32 +2,29 @@
 
 import contextlib
 import json
-import zipfile
-from pathlib import Path
 
 import keras
 import numpy as np
 import pytest
 import refusals
 import tiny_captioner as tiny
-from hostile_models import Canaries, changed_weights
-from zip_members import hdf5, unzipped, zipped
+import tiny_transformer
+from checks import assert_equal_leaves
+from tensor_files import pack, split, unpacked
 
 from show_attend_tell.models.saving import load_captioner
-from show_attend_tell.reference.hdf5 import Hdf5File
 from show_attend_tell.reference.model_file import read_captioner
 from show_attend_tell.runtime.errors import ModelFileError
 
-CONFIG, WEIGHTS = "config.json", "model.weights.h5"
 IDENTITY = {"encoder_identity": {"network": "VGG16", "layer": "block5_conv3"}}
 
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
-    """The members of a tiny model's file."""
-    file = tmp_path_factory.mktemp("model") / "model.keras"
+    """The JSON and the arrays of a tiny model's file."""
+    file = tmp_path_factory.mktemp("model") / "model.safetensors"
     tiny.build(np.random.default_rng(0), IDENTITY).save(file)
-    return unzipped(file.read_bytes())
+    return unpacked(file)
 
 
 def refusal_of(file):
@@ -39,41 +36,61 @@ def refusal_of(file):
     return message
 
 
-def refusal(tmp_path, members):
-    """Return the line by which a file of these members is refused."""
-    file = tmp_path / "changed.keras"
-    file.write_bytes(zipped(members, zipfile.ZIP_DEFLATED))
-    return refusal_of(file)
+def refusal(tmp_path, about, arrays):
+    """Return the line by which a file of this content is refused."""
+    return refusal_of(pack(tmp_path / "changed.safetensors", about, arrays))
 
 
-def changed(saved, values, *tables):
-    """Return the members with other values in the configuration or a table of it."""
-    config = place = json.loads(saved[CONFIG])
+def changed(about, values, *tables):
+    """Return the JSON with other values in a table of it."""
+    copy = place = json.loads(json.dumps(about))
     for table in tables:
         place = place[table]
     place.update(values)
-    return saved | {CONFIG: json.dumps(config)}
+    return copy
 
 
-@pytest.mark.parametrize(
-    ("values", "reason"),
-    [
-        ({"class_name": "Lambda"}, "must hold a Captioner"),
-        ({"class_name": None}, "must hold a Captioner"),
-        ({"registered_name": "keras>Lambda"}, "must hold a Captioner"),
-        ({"registered_name": "x" * 5000}, "must hold a Captioner"),
-        (
-            {"class_name": "Other", "registered_name": "show_attend_tell>Other"},
-            "must hold a Captioner. Received: Other",
-        ),
-        ({"class_name": "Sequential", "registered_name": None}, "Received: Sequential"),
-        ({"config": {}}, "vocabulary"),
-        ({"config": None}, "config: "),
-    ],
-    ids=lambda value: str(value)[:40],
-)
-def test_other_classes_are_refused(tmp_path, saved, values, reason):
-    assert reason in refusal(tmp_path, changed(saved, values))
+@pytest.mark.parametrize("design", [tiny, tiny_transformer])
+def test_a_file_gives_the_settings_and_the_weights_back(rng, tmp_path, design):
+    model = design.build(rng, arguments=IDENTITY)
+    model.set_annotation_scale(3.0)
+    file = tmp_path / "new" / "model.safetensors"
+    model.save(file)
+    found = read_captioner(file)
+    assert found.config.settings == model.settings
+    assert found.config.transformer == model.transformer
+    assert found.vocabulary == model.vocabulary
+    assert found.encoder_identity == model.encoder_identity
+    assert_equal_leaves(found.weights, [np.asarray(w) for w in model.weights])
+    _, arrays = unpacked(file)
+    assert arrays.keys() == found.arrays.keys()
+    model.save(tmp_path / "again.safetensors")
+    assert (tmp_path / "again.safetensors").read_bytes() == file.read_bytes()
+
+
+def test_safetensors_alone_reads_a_file(saved, tmp_path):
+    import safetensors.numpy
+
+    path = pack(tmp_path / "model.safetensors", *saved)
+    arrays = safetensors.numpy.load_file(path)
+    np.testing.assert_array_equal(arrays["w_h"], saved[1]["w_h"])
+    header, _ = split(path.read_bytes())
+    about = json.loads(header["__metadata__"]["show_attend_tell"])
+    assert about["config"]["vocabulary"] == list(tiny.WORDS)
+
+
+def test_keras_saves_and_loads_its_own_form_as_before(rng, tmp_path):
+    model = tiny.build(rng, IDENTITY)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    assert_equal_leaves(loaded.get_weights(), model.get_weights())
+
+
+@pytest.mark.parametrize("name", ["Lambda", None, "Reranker", "x" * 5000, 5])
+def test_other_classes_are_refused(tmp_path, saved, name):
+    about, arrays = saved
+    line = refusal(tmp_path, about | {"class": name}, arrays)
+    assert f"must hold a Captioner. Received: {str(name)[:80]}" in line
 
 
 @pytest.mark.parametrize(
@@ -81,7 +98,7 @@ def test_other_classes_are_refused(tmp_path, saved, values, reason):
     [
         ("settings", "decoder", "gru", "decoder"),
         ("settings", "lstm_width", 5, "must be (5, 7)"),
-        ("settings", "lstm_width", 10**9, "weights"),
+        ("settings", "lstm_width", 10**9, "must be (1000000000, 7)"),
         (None, "annotation_width", 6, "must be (6, 7)"),
         (None, "grid", ["a", 2], "grid"),
         ("encoder_identity", "network", None, "config.encoder_identity.network"),
@@ -98,8 +115,9 @@ def test_other_classes_are_refused(tmp_path, saved, values, reason):
     ],
 )
 def test_other_settings_are_refused(tmp_path, saved, table, key, value, reason):
+    about, arrays = saved
     tables = ("config", table) if table else ("config",)
-    assert reason in refusal(tmp_path, changed(saved, {key: value}, *tables))
+    assert reason in refusal(tmp_path, changed(about, {key: value}, *tables), arrays)
 
 
 WRONG = (None, True, -1, 0, 1.5, "", "x" * 70_000, [], {}, [[["a"]]], 2**64)
@@ -115,29 +133,15 @@ def test_values_of_a_wrong_type_in_the_config_are_refused(tmp_path, saved, key):
     for value in WRONG:
         allowed = ALLOWED.get(key, ())
         if not any(type(a) is type(value) and a == value for a in allowed):
-            line = refusal(tmp_path, changed(saved, {key: value}, "config"))
+            about = changed(saved[0], {key: value}, "config")
+            line = refusal(tmp_path, about, saved[1])
             assert "cannot be read as a model" in line, value
 
 
-def test_a_file_of_version_0_3_has_no_convolutions_of_its_own(tmp_path, saved):
-    file = tmp_path / "old.keras"
-    file.write_bytes(zipped(changed(saved, {"convolutions": []}, "config")))
-    load_captioner(file)
-    keras.saving.load_model(file)
-    own = {"convolutions": ["block5_conv3"]}
-    file.write_bytes(zipped(changed(saved, own, "config")))
-    assert "`convolutions` must be []; version 0.3 reads them" in refusal_of(file)
-    with pytest.raises(ValueError, match="version 0.3 reads them"):
-        keras.saving.load_model(file)
-
-
-def test_malformed_json_and_files_that_are_no_archive_are_refused(tmp_path, saved):
-    for content in ("[" * 10**5, '"Captioner"', '{"a": "Captioner"', "9" * 5000, "\0"):
-        line = refusal(tmp_path, saved | {CONFIG: content})
-        assert "cannot be read as a model" in line
-    for content in (b"", b"PK\x03\x04", b"no archive", b"[" * 10**5):
-        (tmp_path / "other.keras").write_bytes(content)
-        assert "cannot be read as a model" in refusal_of(tmp_path / "other.keras")
+@pytest.mark.parametrize("value", [None, [], 5, "x"])
+def test_settings_that_are_no_object_are_refused(tmp_path, saved, value):
+    about, arrays = saved
+    assert "config: " in refusal(tmp_path, about | {"config": value}, arrays)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
@@ -148,104 +152,75 @@ def test_weights_that_are_not_finite_are_refused(rng, tmp_path, value, number):
     values = np.array(weight)
     values.reshape(-1)[-1] = value
     weight.assign(values)
-    model.save(tmp_path / "model.keras")
-    message = refusal_of(tmp_path / "model.keras")
+    model.save(tmp_path / "model.safetensors")
+    message = refusal_of(tmp_path / "model.safetensors")
     assert weight.path.rpartition("/")[2] in message
     assert "lower training.learning_rate" in message
 
 
-# Arrays that are links, or stored in another file.
-ELSEWHERE = {
-    what: change
-    for what, change in changed_weights(Canaries(Path("mark"), Path("/tmp/x.h5"), ""))
-    if " GB " not in what
-}
-
-
-def text(file):
-    shape = file["decoder/vars/0"].shape
-    del file["decoder/vars/0"]
-    file["decoder/vars/0"] = np.full(shape, b"x")
-
-
-def absent(file):
-    del file["decoder/vars/0"]
-
-
 @pytest.mark.parametrize(
-    "change", [*ELSEWHERE.values(), text, absent], ids=[*ELSEWHERE, "text", "absent"]
+    ("arrays", "reason"),
+    [
+        ({"w_h": None}, "`w_h` is missing"),
+        ({"more": np.zeros(3, "f4")}, "it also holds 'more'"),
+        ({"w_h.scale": np.ones(tiny.A, "f4")}, "it also holds 'w_h.scale'"),
+        ({"reranker/mean": np.zeros(3, "f4")}, "it also holds 'reranker/mean'"),
+        ({"w_h": np.zeros((tiny.n, tiny.A), "f8")}, "must be F32 or F16 or I8"),
+        ({"w_h": np.zeros((tiny.A, tiny.n), "f4")}, "must be (4, 7). Received: (7, 4)"),
+        ({"w_h": np.zeros((tiny.n, tiny.A), "i1")}, "`w_h.scale` is missing"),
+    ],
 )
-def test_arrays_that_are_elsewhere_or_no_numbers_are_refused(tmp_path, saved, change):
-    refusal(tmp_path, saved | {WEIGHTS: hdf5(change, saved[WEIGHTS])})
+def test_missing_and_surplus_arrays_and_other_shapes_are_refused(
+    tmp_path, saved, arrays, reason
+):
+    kept = {n: v for n, v in (saved[1] | arrays).items() if v is not None}
+    assert reason in refusal(tmp_path, saved[0], kept)
 
 
-def test_a_member_too_many_and_an_archive_of_zeros_are_refused(tmp_path, saved):
-    assert "assets" in refusal(tmp_path, saved | {"assets/x": b""})
-    big = saved | {WEIGHTS: bytes(60_000_000)}
-    assert "it unpacks to 6" in refusal(tmp_path, big)
-    assert "no item" in refusal(tmp_path, {CONFIG: saved[CONFIG]})
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e37])
+def test_scales_that_are_not_finite_are_refused(tmp_path, saved, value):
+    scale = np.ones(tiny.A, np.float32)
+    arrays = saved[1] | {"w_h": np.ones((tiny.n, tiny.A), "i1"), "w_h.scale": scale}
+    pack(tmp_path / "good.safetensors", saved[0], arrays)
+    found = read_captioner(tmp_path / "good.safetensors").arrays["w_h"]
+    np.testing.assert_array_equal(found, np.ones((tiny.n, tiny.A)))
+    scale[1] = value
+    assert "NaN or infinity in w_h" in refusal(tmp_path, saved[0], arrays)
 
 
-def test_false_sizes_double_members_and_other_methods_are_refused(tmp_path, saved):
-    file = tmp_path / "changed.keras"
-    file.write_bytes(zipped({CONFIG: saved[CONFIG]}, zipfile.ZIP_LZMA))
-    assert "another method" in refusal_of(file)
-    content = zipped(dict.fromkeys((CONFIG, "x" + CONFIG[1:]), saved[CONFIG]))
-    file.write_bytes(content.replace(b"xonfig.json", CONFIG.encode()))
-    assert "a member twice" in refusal_of(file)
-    content = zipped({CONFIG: bytes(10_000_000)}, zipfile.ZIP_DEFLATED)
-    sizes = (10_000_000).to_bytes(4, "little"), (100).to_bytes(4, "little")
-    file.write_bytes(content.replace(*sizes))
-    assert "Bad CRC-32" in refusal_of(file)
+def test_a_flipped_bit_anywhere_is_refused(tmp_path, saved):
+    rng = np.random.default_rng(0)
+    file = pack(tmp_path / "model.safetensors", *saved)
+    content = file.read_bytes()
+    for place in rng.integers(0, len(content), 300):
+        damaged = bytearray(content)
+        damaged[place] ^= 1 << rng.integers(8)
+        file.write_bytes(damaged)
+        with contextlib.suppress(ModelFileError):
+            read_captioner(file)
+            pytest.fail(f"a flipped bit in byte {place} of {len(content)} is accepted")
 
 
-def test_an_object_with_two_names_and_too_many_numbers_are_refused(tmp_path, saved):
-    def twice(file):
-        file["more"] = file["decoder"]
-
-    def many(file):
-        file.create_dataset("more", (10**9,), "f4", chunks=(10**6,), compression="gzip")
-
-    for change, fault in ((twice, "two names"), (many, "weights, more than")):
-        weights = hdf5(change, saved[WEIGHTS])
-        assert fault in refusal(tmp_path, saved | {WEIGHTS: weights})
-
-
-def test_damaged_bytes_are_refused_or_read(tmp_path, saved):
-    rng, content = np.random.default_rng(0), saved[WEIGHTS]
+def test_damaged_bytes_and_files_of_other_forms_are_refused(tmp_path, saved):
+    rng = np.random.default_rng(0)
+    file = pack(tmp_path / "damaged.safetensors", *saved)
+    content = file.read_bytes()
     for _ in range(300):
         damaged = bytearray(content)
         for place in rng.integers(0, len(content), 8):
             damaged[place] = rng.integers(256)
-        file = tmp_path / "damaged.keras"
-        file.write_bytes(zipped(saved | {WEIGHTS: bytes(damaged)}))
+        file.write_bytes(damaged)
         with contextlib.suppress(ModelFileError):
             read_captioner(file)
+    for other in (b"", b"PK\x03\x04", b"no tensors", b"[" * 10**5, content[:-9]):
+        file.write_bytes(other)
+        assert "cannot be read as a model" in refusal_of(file)
+    assert "not a regular file" in refusal_of(tmp_path)
 
 
-@pytest.mark.parametrize("options", [{}, {"compression": "gzip", "shuffle": True}])
-@pytest.mark.parametrize("dtype", ["f2", "f4", "i1"])
-@pytest.mark.parametrize("shape", [(), (1,), (300,), (700, 90), (3, 3, 40, 50)])
-def test_arrays_are_those_of_h5py(rng, shape, dtype, options):
-    values = (10 * rng.standard_normal(shape)).astype(dtype)
-    options = options if shape else {}
-    names = [f"group/member {k}" for k in range(30)]  # several nodes of the tree
-
-    def write(file):
-        for name in names:
-            file.create_dataset(name, data=values, **options)
-
-    file = Hdf5File(hdf5(write))
-    for name in (names[0], names[-1]):
-        np.testing.assert_array_equal(file.read(name, shape), values)
-    with pytest.raises(ValueError, match="is missing"):
-        file.read("group/other", shape)
-    with pytest.raises(ValueError, match="must be"):
-        file.read(names[0], (*shape, 2))
-
-
-def test_chunks_that_gzip_would_lengthen_are_stored_as_they_are(rng):
-    values = rng.integers(-128, 128, (64, 64)).astype("i1")
-    options = {"compression": "gzip", "shuffle": True, "chunks": (8, 8)}
-    file = hdf5(lambda file: file.create_dataset("x", data=values, **options))
-    np.testing.assert_array_equal(Hdf5File(file).read("x", (64, 64)), values)
+def test_paths_of_version_0_3_name_convert(tmp_path, saved):
+    line = refusal_of(tmp_path / "model.keras")
+    assert f"run `show-attend-tell convert {tmp_path / 'model.keras'}`" in line
+    pack(tmp_path / "model.safetensors", *saved)
+    line = refusal_of(tmp_path / "model.keras")
+    assert f"`convert` made it {tmp_path / 'model.safetensors'}" in line

@@ -8,13 +8,16 @@ from collections import Counter
 import numpy as np
 import pytest
 import tiny_captioner as tiny
+from checks import assert_equal_leaves
 from refusals import refused
+from tensor_files import repack
 from tiny_calibration import make_space
 
 from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.data.vocabulary import END, UNKNOWN
 from show_attend_tell.inference.confidence import statistics
 from show_attend_tell.models.generator import Generator
+from show_attend_tell.reference.model_file import read_captioner
 from show_attend_tell.reference.reranker import (
     NONE,
     NgramVectors,
@@ -240,7 +243,7 @@ def test_places_without_a_hypothesis_stay_last(rng, captioner, reranker):
 
 
 def test_the_file_gives_the_reranker_back(tmp_path, rng, reranker, captioner):
-    path = tmp_path / "new" / "reranker.npz"
+    path = tmp_path / "new" / "reranker.safetensors"
     save_reranker(reranker, path)
     found = load_reranker(path)
     assert found.vectors.ngrams == reranker.vectors.ngrams
@@ -248,8 +251,26 @@ def test_the_file_gives_the_reranker_back(tmp_path, rng, reranker, captioner):
     new = descriptors(tiny.photos(rng))
     np.testing.assert_allclose(found.predict(new), reranker.predict(new), atol=0.02)
     assert found.file == path
-    assert find_reranker(None, [tmp_path / "model.keras"]) is None
-    assert find_reranker(NONE, [tmp_path / "new" / "model.keras"]) is None
+    captioner.save(tmp_path / "model.safetensors")
+    assert find_reranker(None, [tmp_path / "model.safetensors"]) is None
+    assert find_reranker(NONE, [tmp_path / "new" / "model.safetensors"]) is None
+
+
+def test_a_reranker_is_a_part_of_a_captioner_s_file(tmp_path, rng, reranker, captioner):
+    alone, model = tmp_path / "alone.safetensors", tmp_path / "model.safetensors"
+    captioner.save(model)
+    weights = read_captioner(model).weights
+    save_reranker(reranker, alone)
+    save_reranker(reranker, model)
+    assert_equal_leaves(read_captioner(model).weights, weights)
+    found, other = find_reranker(None, [model]), load_reranker(alone)
+    assert (found.file, other.file) == (model, alone)
+    assert found.digest() == other.digest()
+    assert load_reranker(model).digest() == other.digest()
+    assert find_reranker(None, [model, model]) is None  # an ensemble has none
+    assert find_reranker(NONE, [model]) is None
+    save_reranker(dataclasses.replace(reranker, gamma=0.25), model)
+    assert load_reranker(model).gamma == 0.25
 
 
 @pytest.mark.parametrize(
@@ -257,59 +278,80 @@ def test_the_file_gives_the_reranker_back(tmp_path, rng, reranker, captioner):
     [
         ({"vocabulary": (*tiny.WORDS[:-1], "z")}, "another vocabulary"),
         ({"encoder_identity": {**IDENTITY, "layer": "block4_conv3"}}, "layer"),
-        ({"mean": np.zeros(3), "deviation": np.ones(3)}, "`landmarks` must be"),
+        ({"mean": np.zeros(3), "deviation": np.ones(3)}, "landmarks` must be"),
     ],
 )
 def test_another_model_s_reranker_is_one_line(
     tmp_path, reranker, captioner, changes, message
 ):
-    save_reranker(dataclasses.replace(reranker, **changes), tmp_path / "other.npz")
+    save_reranker(
+        dataclasses.replace(reranker, **changes), tmp_path / "other.safetensors"
+    )
     with refused(ModelFileError, message):
-        Generator([captioner], reranker=load_reranker(tmp_path / "other.npz"))
+        Generator([captioner], reranker=load_reranker(tmp_path / "other.safetensors"))
 
 
-not_a_reranker = functools.partial(refused, ModelFileError, "not a reranker")
+not_a_reranker = functools.partial(refused, ModelFileError, "be read as a reranker")
 
 
 def test_damaged_files_are_one_line(tmp_path, reranker):
-    path = tmp_path / "reranker.npz"
+    path = tmp_path / "reranker.safetensors"
     save_reranker(reranker, path)
     whole = path.read_bytes()
     cut = [whole[: len(whole) * k // 7] for k in range(7)]
-    for content in (*cut, b"not a zip"):
+    for content in (*cut, b"not a file of tensors"):
         path.write_bytes(content)
         with not_a_reranker():
             load_reranker(path)
     with refused(ModelFileError, "no such reranker"):
-        load_reranker(tmp_path / "absent.npz")
+        load_reranker(tmp_path / "absent.safetensors")
+    with refused(ModelFileError, "run `show-attend-tell convert"):
+        load_reranker(tmp_path / "old.npz")
 
 
 @pytest.mark.parametrize(
     ("name", "value", "reason"),
     [
-        ("idf", np.zeros(3, np.float32), "`ngrams` must be"),
+        ("idf", np.zeros(3, np.float32), "`reranker/ngrams` must be"),
         ("deviation", np.zeros(tiny.D, np.float32), "must be positive"),
-        ("landmarks_scale", np.full(tiny.D, np.nan, np.float32), "must be finite"),
-        ("landmarks_scale", np.full(tiny.D, 1e37, np.float32), "must be finite"),
-        ("landmarks_scale", np.ones(2, np.float32), "`landmarks_scale` must be"),
-        ("landmarks", np.zeros((PHOTOS, tiny.D), np.float16), "the type float16"),
-        ("coefficients", np.zeros(4, np.float16), "not enough values"),
-        ("coefficients", np.zeros((3, 0), np.float16), "`basis` must be"),
-        ("mean", np.zeros(tiny.D, np.float64), "the type float64"),
+        ("landmarks.scale", np.full(tiny.D, np.nan, np.float32), "must be finite"),
+        ("landmarks.scale", np.full(tiny.D, 1e37, np.float32), "must be finite"),
+        ("landmarks.scale", np.ones(2, np.float32), "landmarks.scale` must be"),
+        ("landmarks", np.zeros((PHOTOS, tiny.D), np.float16), "must be I8"),
+        ("coefficients", np.zeros(4, np.float16), "must have 2 axes"),
+        ("coefficients", np.zeros((3, 0), np.float16), "`reranker/basis` must be"),
+        ("mean", np.zeros(tiny.D, np.float16), "must be F32"),
         ("ngrams", np.full((1, 4), -1, np.int32), "ids of words"),
-        ("about", np.array("[]"), "`format` must be 2"),
-        ("about", np.array('{"format": 1}'), "`format` must be 2"),
-        ("about", np.array('{"format": 2, "gamma": 1' + 400 * "0" + "}"), "`gamma`"),
-        ("about", np.array('{"format": 2, "gamma": 0.5, "vocabulary": 1}'), "`vocab"),
-        ("about", np.array('{"format": 2}'), "`gamma`"),
+        ("basis", None, "`reranker/basis` is missing"),
+        ("more", np.zeros(4, np.float32), "it also holds 'reranker/more'"),
     ],
 )
-def test_other_layouts_are_one_line(tmp_path, reranker, name, value, reason):
-    path = tmp_path / "reranker.npz"
+def test_other_arrays_are_one_line(tmp_path, reranker, name, value, reason):
+    path = tmp_path / "reranker.safetensors"
     save_reranker(reranker, path)
-    with np.load(path) as file:
-        arrays = dict(file)
-    np.savez_compressed(path, **{**arrays, name: value})
+    if name == "ngrams":
+        value = np.repeat(value, len(reranker.vectors.ngrams), axis=0)
+    repack(path, arrays={f"reranker/{name}": value})
+    with not_a_reranker() as error:
+        load_reranker(path)
+    assert reason in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("about", "reason"),
+    [
+        ([], "must be an object"),
+        ({}, "`gamma`"),
+        ({"gamma": 10**400}, "`gamma`"),
+        ({"gamma": 0.5, "vocabulary": 1}, "`vocabulary`"),
+        ({"gamma": 0.5, "vocabulary": ["a"], "encoder": 1}, "`encoder`"),
+        (None, "it has none"),
+    ],
+)
+def test_other_values_are_one_line(tmp_path, reranker, about, reason):
+    path = tmp_path / "reranker.safetensors"
+    save_reranker(reranker, path)
+    repack(path, {"reranker": about})
     with not_a_reranker() as error:
         load_reranker(path)
     assert reason in str(error.value)

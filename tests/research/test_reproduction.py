@@ -86,7 +86,7 @@ def test_a_row_prepares_the_data_and_features_that_its_settings_name():
 
 def test_each_seed_starts_from_its_own_run():
     verbs = TOOL["commands"]("flickr8k_hard", ROWS, [2])
-    model = "experiments/runs/flickr8k_soft-seed-2/model.keras"
+    model = "experiments/runs/flickr8k_soft-seed-2/model.safetensors"
     assert f"training.init_from={model}" in verbs["train"]
 
 

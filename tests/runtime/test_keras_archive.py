@@ -1,8 +1,7 @@
-"""Archives and models are written on any date."""
+"""Models are written on any date."""
 
 import os
 import time
-import zipfile
 
 import keras
 import numpy as np
@@ -10,7 +9,7 @@ import pytest
 from tiny_captioner import build
 
 from show_attend_tell.models.captioner import Captioner
-from show_attend_tell.runtime.keras_archive import add_member, save_keras
+from show_attend_tell.runtime.keras_archive import save_keras
 from show_attend_tell.training.checkpoint import (
     Position,
     restore_checkpoint,
@@ -25,30 +24,17 @@ def clock(request, monkeypatch):
     return request.param
 
 
-def test_a_member_is_written_on_any_date_and_its_bytes_do_not_depend_on_it(
-    tmp_path, clock
-):
-    path = tmp_path / "x.zip"
-    with zipfile.ZipFile(path, "w") as archive:
-        add_member(archive, "a", "é" * 100, zipfile.ZIP_DEFLATED)
-        add_member(archive, "b", b"\x00")
-    with zipfile.ZipFile(path) as archive:
-        assert archive.read("a").decode() == "é" * 100
-        assert archive.getinfo("a").compress_type == zipfile.ZIP_DEFLATED
-        assert archive.getinfo("b").date_time == (1980, 1, 1, 0, 0, 0)
-
-
 def test_models_and_checkpoints_are_written_on_any_date(tmp_path, clock):
     model = build(np.random.default_rng(1))
     model.compile(keras.optimizers.Adam())
     model.optimizer.build(model.trainable_variables)
-    save_checkpoint(tmp_path / "checkpoint.npz", model, Position(step=3))
-    assert restore_checkpoint(tmp_path / "checkpoint.npz", model).step == 3
+    save_checkpoint(tmp_path / "checkpoint.safetensors", model, Position(step=3))
+    assert restore_checkpoint(tmp_path / "checkpoint.safetensors", model).step == 3
     save_keras(model, tmp_path / "model.keras")
     again = keras.saving.load_model(tmp_path / "model.keras")
     for ours, theirs in zip(model.weights, again.weights, strict=True):
         np.testing.assert_array_equal(ours, theirs)
-    assert sorted(os.listdir(tmp_path)) == ["checkpoint.npz", "model.keras"]
+    assert sorted(os.listdir(tmp_path)) == ["checkpoint.safetensors", "model.keras"]
 
 
 def test_a_preset_has_a_relative_path_and_files_of_any_date(tmp_path, monkeypatch):

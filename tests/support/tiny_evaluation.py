@@ -65,7 +65,7 @@ def make_place(root: Path) -> Place:
     )
     randomised(model, np.random.default_rng(2), 1.5)
     place.run.mkdir(parents=True)
-    model.save(place.run / "model.keras")
+    model.save(place.run / "model.safetensors")
     return place
 
 

@@ -67,7 +67,7 @@ def tiny_pipeline() -> CaptioningPipeline:
 
     Tests share it so that each graph is compiled once; none may change it.
     """
-    file = Path(_FOLDER.name) / "model.keras"
+    file = Path(_FOLDER.name) / "model.safetensors"
     make_captioner(make_encoder()).save(file)
     return load(file)
 

@@ -2,8 +2,10 @@
 
 import io
 import itertools
+import json
 import random
 import shutil
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -12,7 +14,7 @@ import h5py
 import mutations
 import numpy as np
 from tally import Tally
-from zip_members import npy, unzipped, zipped
+from tensor_files import joined, pack, split, unpacked
 
 SECONDS = 60  # a case that takes longer counts as hanging
 _ODD_ATTRIBUTES = (
@@ -50,36 +52,60 @@ def text_damage(content: bytes, rng: random.Random) -> tuple[str, bytes]:
 
 
 def config_damage(content: bytes, rng: random.Random) -> tuple[str, bytes]:
-    """Edit a JSON file inside a model file, or a value of the weights."""
-    files = unzipped(content)
-    name = rng.choice(["config.json"] * 5 + ["metadata.json"] + sorted(files))
-    if name.endswith(".json"):
-        what, files[name] = mutations.json_changed(files[name], rng)
-    else:
-        what, files[name] = mutations.bytes_damaged(files[name], rng)
-    return f"{name}: {what}", zipped(files)
+    """Edit the JSON or an array of a model file, whose checksums stay right."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.safetensors"
+        path.write_bytes(content)
+        about, arrays = unpacked(path)
+        if rng.random() < 0.3:
+            what, arrays = _array_changed(arrays, rng)
+            pack(path, about, arrays)
+            return what, path.read_bytes()
+        what, text = mutations.json_changed(json.dumps(about).encode(), rng)
+        try:
+            pack(path, dict(json.loads(text)), arrays)
+        except (ValueError, TypeError, RecursionError):  # no JSON, or no object
+            header, data = split(content)
+            header["__metadata__"] = {"show_attend_tell": text.decode("latin-1")}
+            return what, joined(header, data)
+        return what, path.read_bytes()
+
+
+def header_damage(content: bytes, rng: random.Random) -> tuple[str, bytes]:
+    """Edit the header of a file of tensors."""
+    header, data = split(content)
+    what, text = mutations.json_changed(json.dumps(header).encode(), rng)
+    return f"header: {what}", joined(text, data)
 
 
 def array_damage(content: bytes, rng: random.Random) -> tuple[str, bytes]:
-    """Replace an array of a checkpoint by another shape, type or a pickle."""
-    files = unzipped(content)
-    name = rng.choice(sorted(files))
-    if name.endswith(".json"):
-        what, files[name] = mutations.json_changed(files[name], rng)
-        return f"{name}: {what}", zipped(files)
-    old = np.load(io.BytesIO(files[name]))
+    """Replace an array of a checkpoint by another shape or type."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "checkpoint.safetensors"
+        path.write_bytes(content)
+        about, arrays = unpacked(path)
+        what, arrays = _array_changed(arrays, rng)
+        pack(path, about, arrays)
+        return what, path.read_bytes()
+
+
+def _array_changed(arrays: dict, rng: random.Random) -> tuple[str, dict]:
+    name = rng.choice(sorted(arrays))
+    old = arrays[name]
     kinds = {
-        "text": np.full(old.shape, "x"),
-        "complex": old.astype(complex),
         "another shape": np.zeros((*old.shape, 2), old.dtype),
-        "NaN": np.full(old.shape, np.nan),
-        "objects": np.array([{"a": 1}] * 3, object),
-        "records": np.zeros(old.shape, [("a", "f4")]),
-        "dates": np.zeros(old.shape, "M8[s]"),
+        "NaN": np.full(old.shape, np.nan, np.float32),
+        "infinity": np.full(old.shape, np.inf, np.float16),
+        "float64": np.zeros(old.shape, np.float64),
+        "integers": np.zeros(old.shape, np.int64),
+        "8 bits": np.zeros(old.shape, np.int8),
+        "nothing": None,
     }
     what = rng.choice(sorted(kinds))
-    files[name] = npy(kinds[what])
-    return f"{name} of {what}", zipped(files)
+    changed = {key: values for key, values in arrays.items() if key != name}
+    if kinds[what] is not None:
+        changed[name] = kinds[what]
+    return f"{name} of {what}", changed
 
 
 def hdf5_damage(content: bytes, rng: random.Random) -> tuple[str, bytes]:

@@ -14,6 +14,7 @@ from artefacts import (
     cell_damage,
     config_damage,
     hdf5_damage,
+    header_damage,
     line_damage,
     text_damage,
 )
@@ -24,7 +25,6 @@ BYTES = (mutations.bytes_damaged, 4)
 JSON = [BYTES, (mutations.json_changed, 3), (text_damage, 1)]
 TOML = [BYTES, (mutations.toml_changed, 5), (text_damage, 2)]
 HDF5 = [BYTES, (hdf5_damage, 5)]
-ZIP = mutations.zip_fields_changed
 
 
 ROWS = [BYTES, (text_damage, 2)]
@@ -35,8 +35,8 @@ PARTS = {
     "vocabularies": (12, 20, JSON),
     "feature files": (50, 25, HDF5),
     "feature files, features": (30, 8, HDF5),
-    "models": (60, 35, [BYTES, (config_damage, 6), (ZIP, 3)]),
-    "checkpoints": (40, 20, [BYTES, (array_damage, 6), (ZIP, 2)]),
+    "models": (60, 35, [BYTES, (config_damage, 6), (header_damage, 3)]),
+    "checkpoints": (40, 20, [BYTES, (array_damage, 6), (header_damage, 2)]),
     "settings of runs": (40, 7, TOML),
     "experiments": (500, 10, TOML),
     "--out files, jsonl": (40, 15, [*ROWS, (line_damage, 4)]),
@@ -47,8 +47,8 @@ PARTS = {
 def _subject(part: str, artefacts, world):
     """Return the file to damage, the command, and what must not change unnoticed."""
     root, run, prepared = artefacts.root, artefacts.run, artefacts.prepared
-    captions, model = run / "captions-val.json", run / "model.keras"
-    features, other = prepared / world.features.name, root / "other.keras"
+    captions, model = run / "captions-val.json", run / "model.safetensors"
+    features, other = prepared / world.features.name, root / "other.safetensors"
     rows = root / f"rows.{part.rpartition(' ')[2]}"
     settings, places = root / "damaged.toml", world.stage("prepare", root)[3:]
     photo = str(world.photos / "photo00.jpg")
@@ -78,7 +78,11 @@ def _subject(part: str, artefacts, world):
         "feature files": (features, stage("eval"), lambda _: captions.read_bytes()),
         "feature files, features": (features, stage("features"), None),
         "models": (other, ["caption", "--model", str(other), photo], output),
-        "checkpoints": (run / "checkpoint.npz", stage("train", "--resume"), weights),
+        "checkpoints": (
+            run / "checkpoint.safetensors",
+            stage("train", "--resume"),
+            weights,
+        ),
         "settings of runs": (run / "experiment.toml", stage("train", "--resume"), None),
         "experiments": (settings, ["prepare", "-e", str(settings), *places], None),
     }

@@ -32,7 +32,7 @@ def _snapshot(folder: Path, parts: list[str]) -> dict[Path, object]:
         for part in parts
         for path in sorted((folder / part).rglob("*"))
         if path.is_file()
-        and path.suffix in (".keras", ".npz", ".h5", ".json", ".jsonl", ".toml")
+        and path.suffix in (".safetensors", ".npz", ".h5", ".json", ".jsonl", ".toml")
     }
 
 
@@ -66,7 +66,7 @@ def test_a_full_disk_loses_nothing(stage_of, tmp_path, verb):
 
 def test_export_to_a_full_disk_leaves_the_earlier_file(world, tmp_path):
     tally = Tally("full disk, export", scaled(2), 30)
-    out = tmp_path / "small.keras"
+    out = tmp_path / "small.safetensors"
     arguments = ["export", str(world.model), "--format", "half", "--out", str(out)]
     for size in (1000, 9000):
         shutil.copy(world.model, out)

@@ -24,6 +24,7 @@ import server_process
 from hostile_photos import FORMATS
 from hypothesis import strategies as st
 from made_up_captions import GRID
+from tensor_files import joined, split
 from tiny_pipeline import tiny_pipeline
 from world import photo_bytes
 from zip_members import unzipped, zipped
@@ -31,13 +32,15 @@ from zip_members import unzipped, zipped
 from data_prep.data_folder import DataFolder
 from data_prep.sources.published import read_flickr8k
 from show_attend_tell.config.experiments import load_experiment
+from show_attend_tell.conversion.convert import convert
 from show_attend_tell.data.manifest import read_manifest
 from show_attend_tell.data.preprocessing import load_photo, to_square
 from show_attend_tell.evaluation.coco_results import read_captions
 from show_attend_tell.inference.journal import Journal
 from show_attend_tell.models.pretrained import SHIPPED
+from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.reference.model_file import read_captioner
-from show_attend_tell.reference.reranker import load_reranker, reranker_beside
+from show_attend_tell.reference.reranker import load_reranker
 from show_attend_tell.runtime.errors import ShowAttendTellError
 
 MINUTES = float(os.environ.get("FUZZ_MINUTES", 0.5))
@@ -70,7 +73,10 @@ def _edited(content: bytes, edits: list) -> bytes:
 
 
 def _inside(content: bytes, edits: list) -> bytes:
-    """Edit the members of an archive, whose checksums stay right."""
+    """Edit the header of tensors, whose length stays right, or an archive's member."""
+    if not content.startswith(b"PK"):
+        header, data = split(content)
+        return joined(_edited(json.dumps(header).encode(), edits), data)
     files = unzipped(content)
     name = sorted(files)[len(edits) % len(files)]
     return zipped(files | {name: _edited(files[name], edits)}, zipfile.ZIP_DEFLATED)
@@ -103,11 +109,15 @@ def _targets(world, folder: Path, address: str) -> dict[str, Target]:
 
     row = {"path": "a.jpg", "made_by": "model", "caption": "a", "grid": list(GRID)}
     form = server_process.form(photo_bytes(1), b"a.jpg", {"beam": 2, "method": "beam"})
+    load_captioner(world.model).save(folder / "old.keras")
     models = [world.model.read_bytes(), SHIPPED.read_bytes()]
     return {
         "photos": Target([photo_bytes(1, f) for f in FORMATS], photo),
-        "models": Target(models, read_captioner, "model.keras"),
-        "rerankers": Target([reranker_beside(SHIPPED).read_bytes()], load_reranker),
+        "models": Target(models, read_captioner, "model.safetensors"),
+        "old models": Target(
+            [(folder / "old.keras").read_bytes()], _convert, "model.keras"
+        ),
+        "rerankers": Target([SHIPPED.read_bytes()], load_reranker, "model.safetensors"),
         "settings": Target(
             [world.settings.read_bytes()],
             lambda path: load_experiment(str(path)),
@@ -123,6 +133,10 @@ def _targets(world, folder: Path, address: str) -> dict[str, Target]:
     }
 
 
+def _convert(path: Path):
+    return convert(path, overwrite=True)
+
+
 def _targets_of_plugins(folder: Path) -> dict[str, Target]:
     """Return the models of plug-ins, where the package has them."""
     try:
@@ -131,9 +145,9 @@ def _targets_of_plugins(folder: Path) -> dict[str, Target]:
         return {}
     from show_attend_tell.siblings.digits.ram.models import CLASSIFIERS
 
-    tiny_ram().save(folder / "ram.keras")
-    content = (folder / "ram.keras").read_bytes()
-    return {"plug-ins": Target([content], CLASSIFIERS.load, "model.keras")}
+    tiny_ram().save(folder / "ram.safetensors")
+    content = (folder / "ram.safetensors").read_bytes()
+    return {"plug-ins": Target([content], CLASSIFIERS.load, "model.safetensors")}
 
 
 @pytest.fixture(scope="module")
@@ -177,8 +191,8 @@ def _fuzz(
     )
     def test(number, edits, inside):
         content = target.seeds[number]
-        is_archive = inside and content.startswith(b"PK")
-        content = (_inside if is_archive else _edited)(content, edits)
+        has_parts = content.startswith(b"PK") or content[8:9] == b"{"
+        content = (_inside if inside and has_parts else _edited)(content, edits)
         if (error := _fault(target, content, folder)) is not None:
             failed.append((content, error))
             raise AssertionError(command_line.signature_of(error))

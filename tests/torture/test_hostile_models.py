@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import itertools
 import json
 import os
 import shutil
@@ -16,12 +17,15 @@ import numpy as np
 import pytest
 from artefacts import SECONDS
 from hostile_models import Canaries, changed_weights, hostile_models
+from hostile_tensors import changed_arrays, headers, hostile_files, other_files
 from mutations import zip_of_zeros
 from tally import Tally
+from tensor_files import pack, unpacked
 from zip_members import npy, zipped
 
 from show_attend_tell.models.encoder import scene_net
 from show_attend_tell.models.pretrained import SHIPPED
+from show_attend_tell.models.saving import load_captioner
 
 MOST_MEMORY = 1_500_000_000
 _OPENED, _READ = 0x20, 0x1  # events of inotify
@@ -81,15 +85,15 @@ def _count(tally, guard, what, arguments, folder, reason) -> None:
 @pytest.mark.parametrize("engine", ["reference", "keras", "sibling"])
 def test_hostile_models_are_refused(world, tmp_path, guard, engine):
     tally = Tally(f"hostile models, {engine}", 90, 60)
-    path, photo = tmp_path / "model.keras", str(world.photos / "photo00.jpg")
+    path, photo = tmp_path / "model.safetensors", str(world.photos / "photo00.jpg")
     arguments = ["caption", "--engine", engine, "--model", str(path), photo]
     shutil.copy(world.model, path)
     if engine == "sibling":
         arguments = ["export", str(path), "--format", "half", "--out", tmp_path / "x"]
         pytest.importorskip("tiny_digits").tiny_ram().save(path)
-    model, reason = path.read_bytes(), f"{path}: cannot be read as a model"
-    for what, content in tally.within_time(hostile_models(model, guard.canaries)):
-        path.write_bytes(content)
+    reason = f"{path}: cannot be read as a model"
+    files = hostile_files(path, *unpacked(path), guard.canaries)
+    for what in tally.within_time(files):
         _count(tally, guard, f"{engine}: {what}", arguments, tmp_path, reason)
     path.unlink()
     os.mkfifo(path)
@@ -97,9 +101,30 @@ def test_hostile_models_are_refused(world, tmp_path, guard, engine):
     tally.finish()
 
 
+@pytest.mark.parametrize("kind", ["captioner", "sibling"])
+def test_hostile_models_of_version_0_3_are_not_converted(world, tmp_path, guard, kind):
+    tally = Tally(f"hostile models to convert, {kind}", 90, 60)
+    path = tmp_path / "model.keras"
+    arguments = ["convert", str(path)]
+    if kind == "sibling":
+        model = pytest.importorskip("tiny_digits").tiny_ram()
+    else:
+        model = load_captioner(world.model)
+    model.save(path)
+    content, reason = path.read_bytes(), f"{path}: cannot be converted"
+    for what, changed in tally.within_time(hostile_models(content, guard.canaries)):
+        path.write_bytes(changed)
+        _count(tally, guard, f"{kind}: {what}", arguments, tmp_path, reason)
+        assert [other.name for other in tmp_path.glob("*.safetensors")] == []
+    path.unlink()
+    os.mkfifo(path)
+    _count(tally, guard, f"{kind}: a pipe", arguments, tmp_path, reason)
+    tally.finish()
+
+
 def _hostile_npz(folder: Path):
     """Yield descriptions and contents of files of arrays."""
-    good = {"about.npy": npy(np.array('{"format": 2}'))}
+    good = {"about.npy": npy(np.array('{"format": 2}')), "coefficients.npy": b""}
     yield "6 GB of zeros", zip_of_zeros("mean.npy", 4000)
     yield (
         "900 MB of zeros",
@@ -119,30 +144,55 @@ def _hostile_npz(folder: Path):
     yield "a path outside", zipped(good | {"../../outside.npy": b""})
 
 
-def _captioning(world, engine: str) -> Path:
-    """Return a model whose encoder an engine has."""
-    return SHIPPED if engine == "reference" else world.model
+@pytest.mark.parametrize("name", ["alone.npz", "model.reranker.npz"])
+def test_hostile_rerankers_of_version_0_3_are_not_converted(
+    world, tmp_path, guard, name
+):
+    tally = Tally(f"hostile files to convert, {name}", 8, 15)
+    load_captioner(world.model).save(tmp_path / "model.keras")
+    path = tmp_path / name
+    source = path if name == "alone.npz" else tmp_path / "model.keras"
+    reason = f"{path}: cannot be converted"
+    for what, content in tally.within_time(_hostile_npz(tmp_path)):
+        path.write_bytes(content)
+        arguments = ["convert", str(source)]
+        _count(tally, guard, f"{name}: {what}", arguments, tmp_path, reason)
+        assert [other.name for other in tmp_path.glob("*.safetensors")] == []
 
 
 @pytest.mark.parametrize("engine", ["reference", "keras"])
 @pytest.mark.parametrize("kind", ["reranker", "confidence"])
-def test_hostile_files_beside_a_model_are_refused(world, tmp_path, guard, kind, engine):
-    tally = Tally(f"hostile {kind}, {engine}", 8, 10)
-    path, photo = tmp_path / "model.keras", str(world.photos / "photo00.jpg")
-    shutil.copy(_captioning(world, engine), path)
+def test_hostile_parts_of_a_model_are_refused(world, tmp_path, guard, kind, engine):
+    tally = Tally(f"hostile {kind}, {engine}", 8, 15)
+    path, photo = tmp_path / "model.safetensors", str(world.photos / "photo00.jpg")
     arguments = ["caption", "--engine", engine, "--model", str(path), photo]
-    for what, content in tally.within_time(_hostile_npz(tmp_path)):
-        path.with_suffix(f".{kind}.npz").write_bytes(content)
-        case = f"{kind}, {engine}: {what}"
-        refusal = {"reranker": "not a ", "confidence": "cannot be read"}[kind]
-        _count(tally, guard, case, arguments, tmp_path, refusal)
+    about, arrays = unpacked(SHIPPED)
+    words = {"reranker": "a reranker", "confidence": "a calibration"}[kind]
+    own = {n: v for n, v in arrays.items() if n.startswith(f"{kind}/") and v.ndim < 3}
+    for what, changed in tally.within_time(changed_arrays(own)):
+        kept = {name: v for name, v in arrays.items() if name not in own}
+        surplus = {n: v for n, v in changed.items() if not n.startswith(f"{kind}/")}
+        if surplus or changed.keys() == own.keys() and "8 bits" in what:
+            continue  # they would belong to the model
+        pack(path, about, kept | changed)
+        reason = f"cannot be read as {words}"
+        _count(tally, guard, f"{kind}, {engine}: {what}", arguments, tmp_path, reason)
+    for value in (None, [], 5, {}):
+        pack(path, about | {kind: value}, arrays)
+        case = f"{kind}, {engine}: {value!r}"
+        _count(tally, guard, case, arguments, tmp_path, f"cannot be read as {words}")
 
 
 def test_hostile_checkpoints_are_refused(world, artefacts, guard):
     tally = Tally("hostile checkpoints", 8, 15)
     arguments = world.stage("train", artefacts.root, "--resume")
-    for what, content in tally.within_time(_hostile_npz(artefacts.root)):
-        (artefacts.run / "checkpoint.npz").write_bytes(content)
+    path = artefacts.run / "checkpoint.safetensors"
+    about, arrays = unpacked(path)
+    pack(path, about, arrays)
+    content = path.read_bytes()
+    cases = itertools.chain(headers(content), other_files(guard.canaries))
+    for what, changed in tally.within_time(cases):
+        path.write_bytes(changed)
         _count(
             tally, guard, f"--resume: {what}", arguments, artefacts.root, "checkpoint"
         )
@@ -150,24 +200,39 @@ def test_hostile_checkpoints_are_refused(world, artefacts, guard):
 
 def test_hostile_weights_of_an_encoder_are_refused(world, tmp_path, guard):
     tally = Tally("hostile weights of an encoder", 18, 20)
-    photo, path = str(world.photos / "photo00.jpg"), tmp_path / "x.weights.h5"
+    photo, path = str(world.photos / "photo00.jpg"), tmp_path / "x.safetensors"
     arguments = ["caption", "--model", str(world.model), photo]
-    whole = scene_net.WEIGHTS.read_bytes()
+    arguments += ["--encoder-weights", str(path)]
+    about, arrays = unpacked(scene_net.WEIGHTS)
+    pack(path, about, arrays)
+    cases = list(headers(path.read_bytes()))
+    for what, content in tally.within_time(cases):
+        for engine in ("reference", "keras"):
+            path.write_bytes(content)
+            more = [*arguments, "--engine", engine]
+            _count(tally, guard, f"{engine}: {what}", more, tmp_path, "weights of")
+    tally.finish()
+
+
+def test_hostile_weights_of_version_0_3_are_not_converted(tmp_path, guard):
+    tally = Tally("hostile weights of an encoder to convert", 18, 20)
+    path = tmp_path / "x.weights.h5"
+    network = scene_net.build_scene_net()
+    network.save_weights(path)
+    whole = path.read_bytes()
     for what, change in tally.within_time(changed_weights(guard.canaries)):
         path.write_bytes(whole)
         with h5py.File(path, "r+") as file:
             change(file)
-        more = ["--engine", "keras", "--encoder-weights", str(path)]
-        _count(tally, guard, what, [*arguments, *more], tmp_path, "not weights of")
+        arguments = ["convert", str(path)]
+        _count(tally, guard, what, arguments, tmp_path, "cannot be converted")
     index = tmp_path / "x.weights.json"
-    names = ["../canary.weights.h5", str(guard.canaries.file)]
-    for name in names:
+    for name in ("../canary.weights.h5", str(guard.canaries.file)):
         index.write_text(json.dumps({"metadata": {}, "weight_map": {"/": [name]}}))
-        for engine in ("reference", "keras"):
-            more = ["--encoder-weights", str(index), "--engine", engine]
-            arguments[2] = str(_captioning(world, engine))
-            case = f"{engine}, an index of {name}"
-            _count(tally, guard, case, [*arguments, *more], tmp_path, "weights")
+        arguments = ["convert", str(index)]
+        _count(
+            tally, guard, f"an index of {name}", arguments, tmp_path, "must end with"
+        )
     tally.finish()
 
 

@@ -64,7 +64,10 @@ class World:
         self.data, self.work, self.runs = (root / n for n in ("data", "work", "runs"))
         self.prepared, self.run = self.work / "tiny", self.runs / "tiny"
         self.features = self.prepared / "features-SceneNet-annotations.h5"
-        self.photos, self.model = self.prepared / "photos", self.run / "model.keras"
+        self.photos, self.model = (
+            self.prepared / "photos",
+            self.run / "model.safetensors",
+        )
 
     def stage(self, verb: str, folder: Path, *more: str) -> list[str]:
         """Return the arguments of a stage whose work and runs are in `folder`."""

@@ -2,7 +2,6 @@
 
 import csv
 import dataclasses
-import io
 import shutil
 
 import numpy as np
@@ -11,6 +10,7 @@ import tiny_run
 from click.testing import CliRunner
 from PIL import Image
 from refusals import refused
+from tensor_files import repack, unpacked
 from tiny_pipeline import (
     DECODING,
     ENCODER,
@@ -27,14 +27,13 @@ from show_attend_tell.data.manifest import Photo
 from show_attend_tell.data.preprocessing import load_photo
 from show_attend_tell.inference.batch import caption_into_file
 from show_attend_tell.inference.confidence import (
-    calibration_path,
     find_calibration,
 )
 from show_attend_tell.inference.pipeline import load
 from show_attend_tell.inference.request import CaptionRequest
 from show_attend_tell.inference.result import confidence_word, is_below
 from show_attend_tell.models.encoder.network import Encoder
-from show_attend_tell.reference.reranker import reranker_beside, save_reranker
+from show_attend_tell.reference.reranker import save_reranker
 from show_attend_tell.runtime.errors import (
     CalibrationError,
     CaptionError,
@@ -79,7 +78,7 @@ def prepared(tmp_path_factory):
     with FeatureWriter(path, encoder.identity(), ids) as writer:
         writer.part(0).write(features, [""] * len(ids))
         writer.finish()
-    captioner.save(work / "model.keras")
+    captioner.save(work / "model.safetensors")
     return work
 
 
@@ -93,12 +92,14 @@ def calibrate_with_noise(work, model, count=10):
 @pytest.fixture(scope="module")
 def calibrated(prepared):
     """The report of a calibration of the model of `prepared`."""
-    return calibrate_with_noise(prepared, prepared / "model.keras")
+    return calibrate_with_noise(prepared, prepared / "model.safetensors")
 
 
-def test_a_calibration_is_written_beside_the_model(prepared, calibrated):
-    assert calibrated.path == calibration_path(prepared / "model.keras")
-    assert calibrated.path.name == "model.confidence.npz"
+def test_a_calibration_is_written_into_the_file_of_the_model(prepared, calibrated):
+    assert calibrated.path == prepared / "model.safetensors"
+    about, arrays = unpacked(calibrated.path)
+    assert about["confidence"]["measured"] == calibrated.measured
+    assert "confidence/mean" in arrays
     assert set(calibrated.measured["auc"]) == {"noise", "upside down", "close-ups"}
     assert all(0 <= auc <= 1 for auc in calibrated.measured["auc"].values())
     assert any("noise" in line for line in calibrated.lines())
@@ -107,7 +108,7 @@ def test_a_calibration_is_written_beside_the_model(prepared, calibrated):
 @pytest.fixture(scope="module")
 def pipeline(prepared, calibrated):
     """The calibrated model, loaded once for all tests."""
-    return load(prepared / "model.keras")
+    return load(prepared / "model.safetensors")
 
 
 @pytest.fixture(scope="module")
@@ -202,59 +203,68 @@ def test_a_caption_below_the_minimum_or_without_calibration_is_an_error(
 def test_a_calibration_is_of_captions_ranked_by_one_reranker(
     prepared, calibrated, tmp_path
 ):
-    model, whole = tmp_path / "model.keras", prepared / "model.keras"
+    model, whole = tmp_path / "model.safetensors", prepared / "model.safetensors"
     shutil.copy(whole, model)
-    reranker = fit_reranker(EXPERIMENT, prepared)
-    save_reranker(reranker, reranker_beside(model))
+    reranker, alone = fit_reranker(EXPERIMENT, prepared), tmp_path / "x.safetensors"
+    save_reranker(reranker, alone)
+    save_reranker(reranker, model)
+    assert load(model).calibration is None  # it was of captions ranked otherwise
     calibrate_with_noise(prepared, model)
     ranked = load(model)
     assert 0 <= ranked.caption(prepared / "made-up" / "photo-00.png").confidence <= 1
     assert load(model, reranker="none").calibration is None
     assert load(whole).calibration is not None
-    assert load(whole, reranker=reranker_beside(model)).calibration is None
-    shutil.copy(calibration_path(model), calibration_path(tmp_path / "alone.keras"))
-    shutil.copy(whole, tmp_path / "alone.keras")
-    again = load(tmp_path / "alone.keras", reranker=reranker_beside(model))
-    assert again.calibration is not None
+    assert load(whole, reranker=alone).calibration is None
+    assert load(model, reranker=alone).calibration is not None  # the same reranker
+    other = dataclasses.replace(reranker, basis=2 * reranker.basis)
+    save_reranker(other, alone)
+    assert load(model, reranker=alone).calibration is None
 
 
-def test_a_calibration_of_another_model_is_refused_in_one_line(prepared, calibrated):
-    other = make_captioner(Encoder(ENCODER))
-    other.trainable_variables[0].assign_add(np.ones(other.trainable_variables[0].shape))
-    with refused(CalibrationError, "another model"):
-        find_calibration(other.generator, prepared / "model.keras")
+DAMAGED = {
+    "mean": np.float32([1, 2]),
+    "variances": np.full(3, -1, np.float32),
+    "words": np.int32([-1]),
+    "scale": np.zeros(7, np.float32),
+    "quality": np.full(5, np.nan, np.float32),
+    "centre": np.zeros(7, np.int32),
+    "layout": None,
+    "more": np.zeros(1, np.float32),
+}
 
 
-def damaged(content):
-    """Yield the bytes of damaged files, and of files of another layout."""
-    middle = len(content) // 2
-    yield from (b"", b"PK", content[:middle], b"{}", content[:-30])
-    yield content[:middle] + bytes(64) + content[middle + 64 :]
-    with np.load(io.BytesIO(content)) as file:
-        arrays = {key: file[key] for key in file.files}
-    for name, value in {
-        "mean": np.float32([1, 2]),
-        "variances": -arrays["variances"],
-        "words": np.int32([-1]),
-        "scale": np.zeros(7, np.float32),
-        "quality": np.full(5, np.nan, np.float32),
-        "about": np.array("[]"),
-        "centre": np.array({"a": 1}, dtype=object),
-    }.items():
-        buffer = io.BytesIO()
-        np.savez(buffer, **{**arrays, name: value})
-        yield buffer.getvalue()
+@pytest.mark.parametrize("name", DAMAGED)
+def test_damaged_arrays_of_a_calibration_are_one_line(
+    pipeline, calibrated, tmp_path, name
+):
+    model, value = tmp_path / "model.safetensors", DAMAGED[name]
+    if name == "variances":
+        value = -unpacked(calibrated.path)[1]["confidence/variances"]
+    repack(calibrated.path, arrays={f"confidence/{name}": value}, target=model)
+    with refused(CalibrationError):
+        find_calibration(pipeline.generator, model)
 
 
-def test_damaged_calibrations_are_refused_in_one_line(pipeline, calibrated, tmp_path):
-    model = tmp_path / "model.keras"
-    assert find_calibration(pipeline.generator, model) is None
-    for content in damaged(calibrated.path.read_bytes()):
-        calibration_path(model).write_bytes(content)
-        with refused(CalibrationError):
-            find_calibration(pipeline.generator, model)
+@pytest.mark.parametrize("about", [[], {}, 5, {"statistics": ["distance"]}])
+def test_damaged_values_of_a_calibration_are_one_line(
+    pipeline, calibrated, tmp_path, about
+):
+    model = tmp_path / "model.safetensors"
+    repack(calibrated.path, {"confidence": about}, target=model)
+    with refused(CalibrationError):
+        find_calibration(pipeline.generator, model)
+
+
+def test_damaged_bytes_of_a_calibration_are_one_line(pipeline, calibrated, tmp_path):
+    content = bytearray(calibrated.path.read_bytes())
+    at = content.find(unpacked(calibrated.path)[1]["confidence/layout"].tobytes())
+    content[at] ^= 1
+    model = tmp_path / "model.safetensors"
+    model.write_bytes(content)
+    with refused(CalibrationError, "layout` is damaged"):
+        find_calibration(pipeline.generator, model)
 
 
 def test_few_pictures_of_a_set_are_refused(prepared):
     with pytest.raises(CalibrationError, match="'noise' must have at least 8"):
-        calibrate_with_noise(prepared, prepared / "model.keras", count=3)
+        calibrate_with_noise(prepared, prepared / "model.safetensors", count=3)

@@ -117,7 +117,7 @@ def test_a_student_of_another_width_learns_the_words_of_its_teachers(
     distil(work, started, "student", ["tiny", "tiny"], {"lstm_width": 6})
     losses = [float(values["loss"]) for values in updates]
     assert np.mean(losses[-3:]) < 0.5 * np.mean(losses[:3])
-    teacher = load_captioner(started / "tiny" / "model.keras")
+    teacher = load_captioner(started / "tiny" / "model.safetensors")
     assert teacher.settings.dropout == 0.2  # its file is as it was
 
 
@@ -128,7 +128,9 @@ def test_features_that_a_teacher_does_not_read_are_refused(rng, monkeypatch):
     ]
     monkeypatch.setattr(distillation, "load_captioner", lambda file: models[1])
     with pytest.raises(ModelFileError, match="features must be made by the teachers'"):
-        distillation.make_distillation(None, models[0], None, (), ALONE, ["t.keras"])
+        distillation.make_distillation(
+            None, models[0], None, (), ALONE, ["t.safetensors"]
+        )
 
 
 def test_several_workers_cannot_distil():
@@ -139,11 +141,11 @@ def test_several_workers_cannot_distil():
 
 
 def test_unfit_teachers_are_named_in_one_line(work, started, tmp_path):
-    with refused(PretrainedModelError, "must be a .keras file, a run or"):
+    with refused(PretrainedModelError, "must be a .safetensors file, a run or"):
         distil(work, started, "other", ["tinny"], {})
-    model = load_captioner(started / "tiny" / "model.keras")
+    model = load_captioner(started / "tiny" / "model.safetensors")
     words = [*model.vocabulary.words[:-1], "another"]
-    path = tmp_path / "other.keras"
+    path = tmp_path / "other.safetensors"
     Captioner.from_config({**model.get_config(), "vocabulary": words}).save(path)
     with refused(ModelFileError, "another vocabulary"):
         distil(work, started, "other", [str(path)], {})

@@ -26,8 +26,8 @@ K = len(WORDS)
 def saved(rng, tmp_path):
     model = build(rng, IDENTITY)
     model.set_annotation_scale(4.0)
-    model.save(tmp_path / "model.keras")
-    return tmp_path / "model.keras"
+    model.save(tmp_path / "model.safetensors")
+    return tmp_path / "model.safetensors"
 
 
 @pytest.fixture
@@ -92,12 +92,12 @@ def test_a_soft_model_starts_a_hard_one_and_vice_versa(saved, rng, tmp_path):
     assert_equal_leaves(hard.trainable_weights, soft.trainable_weights)
     assert float(hard.hard_attention.baseline) == 0
     hard.hard_attention.baseline.assign(-7)
-    hard.save(tmp_path / "hard.keras")
+    hard.save(tmp_path / "hard.safetensors")
     again = build(rng, IDENTITY, attention="hard")
-    copy_weights(tmp_path / "hard.keras", again)
+    copy_weights(tmp_path / "hard.safetensors", again)
     assert float(again.hard_attention.baseline) == -7
     back = build(rng, IDENTITY)
-    copy_weights(tmp_path / "hard.keras", back)
+    copy_weights(tmp_path / "hard.safetensors", back)
     np.testing.assert_array_equal(back.decoder.w_att, soft.decoder.w_att)
     assert float(back.annotation_scale) == 0.25
 

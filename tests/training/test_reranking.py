@@ -25,7 +25,7 @@ def test_a_run_is_evaluated_with_a_reranker(work, tmp_path, capsys):
     settings = done.folder / "experiment.toml"
     assert exit_code("fit-reranker", "-e", settings, "--work", work) == 0
     file = reranker_path(experiment(), work)
-    assert file.name == "reranker-Tiny-last.npz"
+    assert file.name == "reranker-Tiny-last.safetensors"
     assert f"{file}: 12 photos, " in capsys.readouterr().out
     evaluate(experiment(), work, runs, **QUIET)
     own = (done.folder / "scores.json").read_bytes()
@@ -36,14 +36,16 @@ def test_a_run_is_evaluated_with_a_reranker(work, tmp_path, capsys):
     assert saved["CIDEr"] == pytest.approx(report.scores["CIDEr"])
     assert (done.folder / "scores.json").read_bytes() == own
     assert (done.folder / "captions-val-reranked.json").exists()
-    file.rename(done.folder / "model.reranker.npz")
+    model = done.folder / "model.safetensors"
+    assert (
+        exit_code("fit-reranker", "-e", settings, "--work", work, "--out", model) == 0
+    )
     (done.folder / "scores-reranked.json").unlink()
     evaluate(experiment(), work, runs, reranker="none", **QUIET)
     assert not (done.folder / "scores-reranked.json").exists()
-    found = evaluate(experiment(), work, runs, **QUIET)  # finds the one beside it
+    found = evaluate(experiment(), work, runs, **QUIET)  # finds its own
     assert (done.folder / "scores-reranked.json").exists()
     assert found.scores["CIDEr"] == report.scores["CIDEr"]
-    file = done.folder / "model.reranker.npz"
     with pytest.raises(ConfigError, match="several hypotheses"):
         evaluate(experiment(), work, runs, beam=1, reranker=file, **QUIET)
     evaluate(experiment(), work, runs, beam=3, reranker=file, **QUIET)

@@ -115,7 +115,7 @@ def test_the_initial_model_is_the_first_candidate(work, started, monkeypatch):
     summary = further(work, started, "worse", average_decay=0.9)
     assert (summary.best, summary.best_step) == (50.0, 0)
     names = ("worse", "tiny")
-    models = [load_captioner(started / name / "model.keras") for name in names]
+    models = [load_captioner(started / name / "model.safetensors") for name in names]
     assert_equal_leaves(*(model.get_weights() for model in models))
 
 
@@ -124,7 +124,7 @@ def test_every_photo_is_used_once_an_epoch(work, started):
     chosen = experiment(training=BY_REWARD | weights)
     with FeatureReader(feature_path(folder_of(chosen, work), chosen.encoder)) as reader:
         (data,) = load_splits(chosen, work, ["train"], reader)
-        model = load_captioner(started / "tiny" / "model.keras")
+        model = load_captioner(started / "tiny" / "model.safetensors")
         objective = SelfCritical(chosen, model, data, [reader])
         assert (objective.reward.bleu, objective.reward.people) == (0.5, 2.0)
         seen = []
@@ -138,8 +138,8 @@ def test_every_photo_is_used_once_an_epoch(work, started):
 
 def test_a_run_is_not_replaced_when_its_initial_model_is_absent(work, started):
     folder = started / "tiny"
-    before = (folder / "model.keras").read_bytes()
+    before = (folder / "model.safetensors").read_bytes()
     absent = r"'absent': no such model"
     with refused(ModelFileError, absent):
         further(work, started, "tiny", overwrite=True, init_from="absent")
-    assert (folder / "model.keras").read_bytes() == before
+    assert (folder / "model.safetensors").read_bytes() == before

@@ -77,7 +77,7 @@ def test_a_reranker_and_an_evaluation_see_the_photos_of_all_sets(work, tmp_path)
     done = go(work, tmp_path, training={"epochs": 1}, **DATA)
     reranker = fit_reranker(SETS, work)
     assert len(reranker.landmarks) == 24
-    assert reranker_path(SETS, work).name == "reranker-Tiny-last+more.npz"
+    assert reranker_path(SETS, work).name == "reranker-Tiny-last+more.safetensors"
     quiet = {"tokenizer": "simple", "progress": False}
     for settings, photos in ((SETS, 8), (experiment(), 4)):
         report = evaluate(settings, work, tmp_path, **quiet)

@@ -1,6 +1,5 @@
 """Training, from prepared data to a run folder."""
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -16,6 +15,7 @@ from show_attend_tell.config.runs import CHECKPOINT, MODEL, SETTINGS
 from show_attend_tell.config.settings import read_experiment_file
 from show_attend_tell.data.features import FeatureReader, feature_path
 from show_attend_tell.data.splits import folder_of
+from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import FeatureError, VocabularyError
 from show_attend_tell.training import maximum_likelihood, tensorboard_log
 
@@ -56,7 +56,7 @@ def test_the_run_folder_holds_settings_model_checkpoint_and_logs(real):
     assert names - logs == {SETTINGS, MODEL, CHECKPOINT} | projector
     resolved = read_experiment_file(real.folder / SETTINGS)
     assert (resolved.name, resolved.training.epochs) == ("tiny", 12)
-    model = keras.saving.load_model(real.model)
+    model = load_captioner(real.model)
     assert (model.encoder_identity, model.grid) == (IDENTITY, (2, 3))
     assert model.decoding.beam == 2
     assert "circle" in model.vocabulary.words
@@ -118,5 +118,5 @@ def test_annotations_are_scaled_by_their_measured_deviation(work, tmp_path, quic
     path = feature_path(folder_of(experiment(), work), experiment().encoder)
     with FeatureReader(path) as reader:
         deviation = reader.read(range(12)).astype(float).std()
-    model = keras.saving.load_model(summary.model)
+    model = load_captioner(summary.model)
     assert float(model.annotation_scale) == pytest.approx(1 / deviation, rel=1e-5)

@@ -35,7 +35,6 @@ from show_attend_tell.runtime.errors import RunError
 from show_attend_tell.training import train as training
 from show_attend_tell.training.maximum_likelihood import Likelihood
 
-ARTEFACTS = Path(__file__).resolve().parents[1] / "artefacts" / "version_0_1"
 AVERAGED = {"average_decay": 0.9}
 
 
@@ -297,29 +296,12 @@ def test_an_impossible_position_is_refused(work, whole, tmp_path, change, messag
     assert message in refused_resumption(work, copied)
 
 
-@pytest.mark.parametrize("name", ["tiny", "tiny-hard"])
-def test_a_run_of_version_0_1_is_resumed(tmp_path, monkeypatch, quick, name):
-    shutil.copytree(ARTEFACTS / "runs" / name, tmp_path / name)
-    before, position = read_checkpoint(tmp_path, name)
-    settings = read_experiment_file(tmp_path / name / "experiment.toml")
-    places = ARTEFACTS / "prepared", tmp_path
-    if name == "tiny":  # interrupted after update 500; the other one is finished
-        interrupt_in_log(monkeypatch, 501)
-        with pytest.raises(KeyboardInterrupt):
-            training.train(settings, *places, resume=True, progress=False)
-        position |= {"step": 501, "step_in_epoch": 3, "start_counts": False}
-    else:
-        summary = training.train(settings, *places, resume=True, progress=False)
-        assert (summary.steps, summary.best_step) == (600, 450)
-    arrays, now = read_checkpoint(tmp_path, name)
-    later = {
-        "first_loss",
-        "vocabulary",
-        "data",
-        "epochs",
-    }  # fields that version 0.1 did not have
-    assert {key: now[key] for key in now.keys() - later} == position
-    assert arrays.keys() == before.keys()
-    assert {key: a.shape for key, a in arrays.items()} == {
-        key: a.shape for key, a in before.items()
-    }
+def test_a_checkpoint_of_version_0_3_is_one_line_and_is_kept(work, whole, tmp_path):
+    copied = Path(shutil.copytree(whole, tmp_path / "copied"))
+    old = copied / "tiny" / "checkpoint.npz"
+    (copied / "tiny" / CHECKPOINT).rename(old)
+    (copied / "tiny" / MODEL).unlink()
+    assert "only show-attend-tell 0.3 resumes" in refused_resumption(work, copied)
+    with pytest.raises(RunError, match="a run is already present"):
+        go(work, copied)
+    assert old.exists()

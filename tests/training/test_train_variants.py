@@ -66,7 +66,7 @@ def test_updates_log_rewards_entropy_and_the_share_of_samples(work, tmp_path, lo
     assert 0 < last["entropy"] <= np.log(6) + 1e-5
     shares = [float(values["sampled"]) for values in logged]
     assert 0 < np.mean(shares) < 1
-    model = load_captioner(tmp_path / "tiny" / "model.keras")
+    model = load_captioner(tmp_path / "tiny" / "model.safetensors")
     assert model.settings.attention == "hard"
     assert model.hard.samples == 2
     assert float(model.hard_attention.baseline) < 0

@@ -40,7 +40,7 @@ def export_saved_model(
     * ``log_prob``, (), log p of the caption in nats.
 
     Args:
-        model: a ``.keras`` file.
+        model: a ``.safetensors`` file.
         folder: path of the SavedModel.
         encoder_weights: see :func:`~show_attend_tell.inference.pipeline.load`.
         beam: number of hypotheses, fixed in the export; by default the model's.

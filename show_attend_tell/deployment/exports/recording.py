@@ -15,7 +15,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from onnx import helper, numpy_helper
 
 from show_attend_tell.runtime.errors import ExportError
-from show_attend_tell.runtime.untrusted import dequantise, quantise
+from show_attend_tell.runtime.quantisation import dequantise, quantise
 
 OPSET, IR_VERSION = 18, 9  # ONNX 1.14; onnxruntime 1.15 and later read it
 _UFUNCS = {

@@ -11,12 +11,10 @@ import dataclasses
 import functools
 import hashlib
 import sys
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-import h5py
 import keras
 import numpy as np
 import PIL
@@ -27,13 +25,12 @@ from show_attend_tell.config.captioner import EncoderSettings
 from show_attend_tell.data.encoder_identity import BUILT_IN_WEIGHTS
 from show_attend_tell.data.preprocessing import to_square
 from show_attend_tell.models.encoder import scene_net
+from show_attend_tell.models.encoder.weights import load_weights
 from show_attend_tell.models.encoder.winograd import with_fast_convolutions
-from show_attend_tell.reference.encoder import packaged_weights
+from show_attend_tell.reference.encoder import PACKAGED_WEIGHTS
+from show_attend_tell.reference.tensor_file import require_current
 from show_attend_tell.runtime.errors import EncoderError, nearest, one_line
-from show_attend_tell.runtime.files import fault_of_locks
-from show_attend_tell.runtime.hdf5_objects import require_own_data
 from show_attend_tell.runtime.machine import instruction_sets
-from show_attend_tell.runtime.untrusted import require_regular
 
 _CHANNELS = 3
 _BLOCK = 8  # photos encoded together by faster convolutions
@@ -221,6 +218,8 @@ def _build_network(settings: EncoderSettings) -> keras.Model:
     known = ["scenes", "none"] if ours else ["imagenet", "none"]
     known += ["imagenet_8bit"] * (settings.network == "VGG16")
     is_file = source not in BUILT_IN_WEIGHTS
+    if is_file:
+        require_current(source, EncoderError)
     if not (Path(source).is_file() if is_file else source in known):
         raise EncoderError(
             f"`weights` of {settings.network} must be {', '.join(known)} or a file "
@@ -230,12 +229,9 @@ def _build_network(settings: EncoderSettings) -> keras.Model:
         network = scene_net.build_scene_net(settings.image_size)
     else:
         network = _build_application(settings)
-    if source == "imagenet_8bit":
-        for name, arrays in packaged_weights().items():
-            network.get_layer(name).set_weights(arrays)
-    if is_file or source == "scenes":
-        file = source if is_file else str(scene_net.WEIGHTS)
-        _load_weights(network, file, settings.network)
+    packaged = {"imagenet_8bit": PACKAGED_WEIGHTS, "scenes": scene_net.WEIGHTS}
+    if is_file or source in packaged:
+        load_weights(network, packaged.get(source, source), settings.network)
     return network
 
 
@@ -259,24 +255,6 @@ def _build_application(settings: EncoderSettings) -> keras.Model:
                 f"{settings.network} with `image_size` {side}: {one_line(error)}"
             ) from None
         raise
-
-
-def _load_weights(network: keras.Model, file: str, name: str) -> None:
-    try:
-        require_regular(file)
-        with h5py.File(file, "r", locking=False) as content:
-            require_own_data(content, network.count_params())
-        with warnings.catch_warnings():
-            # Every missing layer warns before the one error is raised.
-            warnings.simplefilter("ignore", UserWarning)
-            network.load_weights(file)
-    except (ValueError, KeyError, OSError, TypeError, AttributeError) as error:
-        if of_locks := fault_of_locks(file, error):
-            raise EncoderError(f"{file}: {of_locks}") from None
-        raise EncoderError(
-            f"{file}: not weights of {name} without its classifier "
-            f"({one_line(error)}); choose a file of this network"
-        ) from None
 
 
 def _randomise(network: keras.Model, seed: int) -> None:

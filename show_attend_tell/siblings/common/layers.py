@@ -1,12 +1,14 @@
 """Define the base and the layers of the models of digits and words."""
 
 import dataclasses
+from pathlib import Path
 
 import keras
 import numpy as np
 from keras import ops
 
 from show_attend_tell.models.lstm.cell import OrthogonalGates, lstm_update
+from show_attend_tell.reference.tensor_file import SUFFIX, write_tensors
 from show_attend_tell.runtime.backend import scan
 
 _GATES = {"lstm": 4, "rnn": 1}
@@ -35,12 +37,43 @@ class SiblingModel(keras.Model):
 
     def get_config(self):
         """Return the arguments of the constructor."""
+        return {**super().get_config(), **self.arguments()}
+
+    def arguments(self):
+        """Return the arguments of the constructor that a file holds."""
         return {
-            **super().get_config(),
             "settings": dataclasses.asdict(self.settings),
             **{name: getattr(self, name) for name in self.sizes},
             "seed": self.seed,
         }
+
+    def save(self, filepath, overwrite=True, zipped=None, **kwargs):
+        """Save the model in a ``.safetensors`` file, or in a form of Keras.
+
+        Args:
+            filepath: with the ending ``.safetensors`` a file of this package, which is
+                replaced atomically; otherwise see ``keras.Model.save``.
+            overwrite: for Keras.
+            zipped: for Keras.
+            **kwargs: for Keras.
+        """
+        if Path(filepath).suffix != SUFFIX:
+            super().save(filepath, overwrite, zipped, **kwargs)
+            return
+        about = {"class": type(self).__name__, "config": self.arguments()}
+        weights = named_weights(self).items()
+        arrays = {name: ops.convert_to_numpy(weight) for name, weight in weights}
+        write_tensors(filepath, about, arrays)
+
+
+def named_weights(model):
+    """Return the weights of a model by their names in a file, in the order of Keras.
+
+    The layers of a model have names of their own, which no other process changes.
+    """
+    return {
+        weight.path.removeprefix(f"{model.name}/"): weight for weight in model.weights
+    }
 
 
 def make_dense(inputs, units, name, initializer, activation=None):

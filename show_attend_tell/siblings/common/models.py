@@ -1,30 +1,21 @@
 """Build and load the models of a task, the one in the package included."""
 
 import functools
-import math
-import tempfile
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import h5py
 import keras
-from pydantic import Field, create_model
+from pydantic import Field, TypeAdapter, create_model
 
 from show_attend_tell.config.fields import Seed
 from show_attend_tell.config.runs import find_model
-from show_attend_tell.reference.model_file import (
-    SavedModel,
-    class_of,
-    faults_described,
-    read_model,
-    read_weight,
-    require_weights,
-)
+from show_attend_tell.reference.model_file import model_faults_described
+from show_attend_tell.reference.tensor_file import class_of, open_tensors
 from show_attend_tell.runtime.errors import ModelFileError, PretrainedModelError
-from show_attend_tell.runtime.untrusted import SCALE
-from show_attend_tell.siblings.common.layers import SiblingModel
+from show_attend_tell.siblings.common.layers import SiblingModel, named_weights
 
 _SIDE = Annotated[int, Field(ge=1, le=1000)]
 
@@ -56,23 +47,27 @@ class TaskModels:
         """Load a trained model; given an experiment, require its settings.
 
         Args:
-            path: a ``.keras`` file.
+            path: a ``.safetensors`` file.
             experiment: an experiment of this task.
 
         Raises:
             ModelFileError: the file is absent or damaged, or holds another model.
         """
-        class_named = {each.__name__: each for each in self.classes}
+        names = [each.__name__ for each in self.classes]
         name = class_of(path)
-        if name and name not in class_named:
+        if name and name not in names:
             raise ModelFileError(
                 f"{path}: must be a model of task = {self.task!r}. Received: "
                 f"{name[:80]}; name the model of a run with this task"
             )
-        with faults_described(path):
-            values = {name: _saved_values(each) for name, each in class_named.items()}
-            saved = read_model(path, values)
-            model = _built(saved, class_named[saved.class_name])
+        with model_faults_described(path), open_tensors(Path(path), *names) as file:
+            model_class = self.class_named(file.about["class"])
+            config = file.about.get("config")
+            shapes = self.shapes_of(model_class, config)
+            file.require_no_more(file.require_weights(shapes))
+            model = self.make(model_class, config)
+            for name, weight in named_weights(model).items():
+                weight.assign(file.read_weight(name))
         expected = {} if experiment is None else self.arguments_of(experiment)[1]
         if any(getattr(model, name) != value for name, value in expected.items()):
             raise ModelFileError(
@@ -80,6 +75,43 @@ class TaskModels:
                 "or train again with --overwrite"
             )
         return model
+
+    def class_named(self, name: str) -> type[SiblingModel]:
+        """Return the class of a name.
+
+        Raises:
+            ValueError: the task has none of this name.
+        """
+        for model_class in self.classes:
+            if model_class.__name__ == name:
+                return model_class
+        raise ValueError(f"a model of no class of this task: {name[:80]}")
+
+    def make(self, model_class: type[SiblingModel], config: object) -> SiblingModel:
+        """Return an untrained model of the values that a file holds.
+
+        Raises:
+            ValueError: a value is missing, out of range or of another type.
+        """
+        # As text: in it a list is a tuple too, and nothing else is converted.
+        values = TypeAdapter(_saved_values(model_class)).validate_json(
+            json.dumps(config), strict=True
+        )
+        return model_class(**dict(values))
+
+    def shapes_of(
+        self, model_class: type[SiblingModel], config: object
+    ) -> dict[str, tuple[int, ...]]:
+        """Return the shape of each weight of a model, without its values.
+
+        Raises:
+            ValueError: see :meth:`make`.
+        """
+        import tensorflow as tf
+
+        with tf.Graph().as_default():  # in which variables have shapes and no values
+            weights = named_weights(self.make(model_class, config))
+            return {name: tuple(weight.shape) for name, weight in weights.items()}
 
     def load_shipped(self) -> SiblingModel:
         """Load the model in the package.
@@ -109,7 +141,7 @@ class TaskModels:
         """Give a model the weights of another one, such as one of fewer glimpses.
 
         Args:
-            source: a ``.keras`` file, ``shipped``, or the name of a run.
+            source: a ``.safetensors`` file, ``shipped``, or the name of a run.
             model: an untrained model.
             runs: the folder of all runs.
 
@@ -141,22 +173,3 @@ def _saved_values(model: type[SiblingModel]) -> type:
         seed=(Seed, 0),
         **dict.fromkeys(model.sizes, (_SIDE, ...)),
     )
-
-
-def _built(saved: SavedModel, model_class: type[SiblingModel]) -> SiblingModel:
-    """Return the model of a file, of at most ``saved.most_weights`` numbers."""
-    import tensorflow as tf
-
-    make = functools.partial(model_class, **dict(saved.config))
-    with tf.Graph().as_default():  # in which variables have shapes and no values
-        count = sum(math.prod(weight.shape) for weight in make().weights)
-    require_weights(saved, count)
-    model = make()
-    with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder) / "model.weights.h5"
-        with h5py.File(copy, "w") as file:
-            for name, shape in saved.file.shapes("optimizer").items():
-                if not name.endswith(SCALE):
-                    file[name] = read_weight(saved.file, name, shape, name)
-        model.load_weights(copy)
-    return model

@@ -58,10 +58,24 @@ def _load_classifier(path: Path):
     return CLASSIFIERS.load(path)
 
 
+def _convert_classifier(model, source: Path, target: Path) -> None:
+    from show_attend_tell.siblings.common.conversion import convert_model
+    from show_attend_tell.siblings.digits.ram.models import CLASSIFIERS
+
+    convert_model(CLASSIFIERS, model, source, target)
+
+
 def _load_generator(path: Path):
     from show_attend_tell.siblings.digits.draw.models import GENERATORS
 
     return GENERATORS.load(path)
+
+
+def _convert_generator(model, source: Path, target: Path) -> None:
+    from show_attend_tell.siblings.common.conversion import convert_model
+    from show_attend_tell.siblings.digits.draw.models import GENERATORS
+
+    convert_model(GENERATORS, model, source, target)
 
 
 def _make_router(queue):
@@ -82,6 +96,7 @@ _CLASSIFICATION = Task(
     train=_train_classifier,
     evaluate=_evaluate_classifier,
     load_model=_load_classifier,
+    convert_model=_convert_classifier,
     models=frozenset({"RecurrentAttention", "PictureClassifier", "WindowClassifier"}),
     accepts=_LIMIT,
 )
@@ -93,6 +108,7 @@ _GENERATION = Task(
     train=_train_generator,
     evaluate=_evaluate_generator,
     load_model=_load_generator,
+    convert_model=_convert_generator,
     models=frozenset({"Draw"}),
     commands=frozenset({"draw"}),
     accepts=_LIMIT,

@@ -31,7 +31,7 @@ evaluation_lexicon = click.Option(
     "--model",
     type=PATH,
     metavar="FILE",
-    help="A .keras file of a reader, in place of the reader in the package.",
+    help="A .safetensors file of a reader, in place of the reader in the package.",
 )
 @click.option(
     "--beam",

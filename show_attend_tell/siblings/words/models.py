@@ -15,5 +15,5 @@ READERS = TaskModels(
     classes=(Reader,),
     arguments_of=_reader_of,
     # Its run has the changes of the row `read_words_wide`.
-    shipped=Path(__file__).parent / "weights" / "read_words.keras",
+    shipped=Path(__file__).parent / "weights" / "read_words.safetensors",
 )

@@ -57,6 +57,13 @@ def _load_model(path: Path):
     return READERS.load(path)
 
 
+def _convert_model(model, source: Path, target: Path) -> None:
+    from show_attend_tell.siblings.common.conversion import convert_model
+    from show_attend_tell.siblings.words.models import READERS
+
+    convert_model(READERS, model, source, target)
+
+
 def _make_router(queue):
     from show_attend_tell.siblings.words.tab import make_router
 
@@ -84,6 +91,7 @@ _READING = Task(
     train=_train,
     evaluate=_evaluate,
     load_model=_load_model,
+    convert_model=_convert_model,
     models=frozenset({"Reader"}),
     accepts={
         "train": frozenset({"--init-from"}),

@@ -29,7 +29,6 @@ from show_attend_tell.reference.model_file import read_captioner
 from show_attend_tell.reference.reranker import (
     descriptors,
     load_reranker,
-    reranker_beside,
 )
 from show_attend_tell.runtime.errors import ExportError
 
@@ -122,15 +121,15 @@ def require_equal_steps(captioner, choose=None):
 def test_every_variant_of_a_decoder_computes_what_the_reference_does(variant, tmp_path):
     design, changes = EVERY_VARIANT[variant]
     model = design.build(np.random.default_rng(3), spread=1.0, **changes)
-    model.save(tmp_path / "model.keras")
-    require_equal_steps(read_captioner(tmp_path / "model.keras"))
+    model.save(tmp_path / "model.safetensors")
+    require_equal_steps(read_captioner(tmp_path / "model.safetensors"))
 
 
 def test_words_of_the_argmax_location_are_those_of_the_reference(tmp_path):
     model = tiny.build(np.random.default_rng(8), spread=1.0)
     model.decoding = dataclasses.replace(model.decoding, locations="likeliest")
-    model.save(tmp_path / "model.keras")
-    captioner = read_captioner(tmp_path / "model.keras")
+    model.save(tmp_path / "model.safetensors")
+    captioner = read_captioner(tmp_path / "model.safetensors")
     require_equal_steps(captioner, argmax_location)
     with pytest.raises(AssertionError):
         require_equal_steps(captioner)
@@ -148,9 +147,13 @@ def stored_types(model):
 
 @pytest.mark.parametrize("eight_bit", [False, True])
 def test_weights_are_stored_as_in_the_model_file(eight_bit, tmp_path):
-    tiny_transformer.build(np.random.default_rng(3)).save(tmp_path / "full.keras")
-    save_half(tmp_path / "full.keras", tmp_path / "small.keras", eight_bit=eight_bit)
-    captioner = read_captioner(tmp_path / "small.keras")
+    tiny_transformer.build(np.random.default_rng(3)).save(tmp_path / "full.safetensors")
+    save_half(
+        tmp_path / "full.safetensors",
+        tmp_path / "small.safetensors",
+        eight_bit=eight_bit,
+    )
+    captioner = read_captioner(tmp_path / "small.safetensors")
     for model in recorded_pair(captioner):
         counts = stored_types(model)
         kind = "int8" if eight_bit else "float16"
@@ -221,7 +224,7 @@ def test_the_reranker_predicts_the_same_cider(folder, rng):
     out, name = folder
     if name != "shipped":
         return
-    reranker = load_reranker(reranker_beside(SHIPPED))
+    reranker = load_reranker(SHIPPED)
     settings = json.loads((out / "captioner.json").read_text("utf-8"))
     assert [tuple(ngram) for ngram in settings["ngrams"]] == list(
         reranker.vectors.ngrams
@@ -248,8 +251,8 @@ def test_an_encoder_that_onnx_lacks_is_refused_in_one_line(
     tmp_path, capsys, weights, reason
 ):
     settings = EncoderSettings("SceneNet", "annotations", weights, 32, "crop")
-    make_captioner(Encoder(settings)).save(tmp_path / "model.keras")
-    assert export(tmp_path / "model.keras", "--out", tmp_path / "x") == 1
+    make_captioner(Encoder(settings)).save(tmp_path / "model.safetensors")
+    assert export(tmp_path / "model.safetensors", "--out", tmp_path / "x") == 1
     error = capsys.readouterr().err
     assert reason in error
     assert error.count("\n") == 1

@@ -43,8 +43,8 @@ def photos(tmp_path_factory):
 
 
 def save_model(folder, decoder):
-    make_captioner(Encoder(ENCODER), decoder=decoder).save(folder / "model.keras")
-    return folder / "model.keras"
+    make_captioner(Encoder(ENCODER), decoder=decoder).save(folder / "model.safetensors")
+    return folder / "model.safetensors"
 
 
 def run(*arguments):
@@ -118,8 +118,8 @@ def test_a_folder_that_is_not_empty_is_left_unchanged(form, tmp_path, capsys):
 def test_a_model_that_samples_its_locations_is_refused(form, tmp_path, capsys):
     captioner = make_captioner(Encoder(ENCODER))
     captioner.decoding = dataclasses.replace(captioner.decoding, locations="sampled")
-    captioner.save(tmp_path / "model.keras")
+    captioner.save(tmp_path / "model.safetensors")
     out = ("--out", tmp_path / "x")
-    assert run(tmp_path / "model.keras", "--format", form, *out) == 1
+    assert run(tmp_path / "model.safetensors", "--format", form, *out) == 1
     assert "Received: 'sampled'; train" in capsys.readouterr().err
     assert not (tmp_path / "x").exists()

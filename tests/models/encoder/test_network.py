@@ -1,6 +1,7 @@
 """The encoder: preprocessing of each family, maps, weights, identity, errors."""
 
 import dataclasses
+import functools
 from unittest import mock
 
 import keras
@@ -13,7 +14,8 @@ from refusals import refused
 from show_attend_tell.config.settings import EncoderSettings
 from show_attend_tell.data.encoder_identity import identity_difference
 from show_attend_tell.models.encoder import network as encoder_module
-from show_attend_tell.models.encoder.network import Encoder
+from show_attend_tell.models.encoder.network import Encoder, weights_digest
+from show_attend_tell.models.encoder.weights import load_weights, save_weights
 from show_attend_tell.runtime.errors import EncoderError
 
 VGG = EncoderSettings("VGG16", "block2_conv2", "none", 32, "squash")
@@ -144,18 +146,43 @@ def test_weights_of_a_file_of_the_network_are_loaded_whatever_its_path(
     )
     count = len(kernels(vgg))
     whole.set_weights(kernels(vgg) + whole.get_weights()[count:])
-    file = tmp_path / "vgg.weights.h5"
-    whole.save_weights(file)
+    file = tmp_path / "vgg.safetensors"
+    save_weights(whole, file, "VGG16")
     loaded = Encoder(replaced(weights=str(file)))
     np.testing.assert_array_equal(loaded.encode(squares), vgg.encode(squares))
-    assert loaded.identity()["weights"] == "vgg.weights.h5"
+    assert loaded.identity()["weights"] == "vgg.safetensors"
     assert identity_difference(loaded.identity(), vgg.identity()) is None
     inputs = keras.Input((4,))
     other = keras.Model(inputs, keras.layers.Dense(2)(inputs))
-    for write in (other.save_weights, lambda path: path.write_bytes(b"no HDF5")):
+    for write in (
+        lambda path: save_weights(other, path, "VGG16"),
+        lambda path: path.write_bytes(b"no tensors"),
+    ):
         write(file)
-        with refused(EncoderError, "not weights of VGG16"):
+        with refused(EncoderError, "cannot be read as weights of VGG16"):
             Encoder(replaced(weights=str(file)))
+
+
+def test_a_network_of_keras_with_numbered_layers_is_saved_and_loaded(tmp_path):
+    file, settings = tmp_path / "net.safetensors", EncoderSettings("MobileNet")
+    build = functools.partial(
+        keras.applications.MobileNet,
+        include_top=False,
+        weights=None,
+        input_shape=(32, 32, 3),
+        alpha=0.25,
+    )
+    network, other = build(), build()
+    save_weights(network, file, settings.network)
+    load_weights(other, file, settings.network)
+    assert weights_digest(other) == weights_digest(network)
+
+
+def test_the_weights_of_version_0_3_name_convert(tmp_path):
+    file = tmp_path / "vgg.weights.h5"
+    file.touch()
+    with refused(EncoderError, f"run `show-attend-tell convert {file}`"):
+        Encoder(replaced(weights=str(file)))
 
 
 @pytest.mark.parametrize(
@@ -165,7 +192,7 @@ def test_weights_of_a_file_of_the_network_are_loaded_whatever_its_path(
         ({"network": "preprocess"}, "keras.applications"),
         ({"layer": "block5_conv4"}, "nearest: block5_conv3"),
         ({"layer": "annotations"}, "must be a layer of VGG16"),
-        ({"weights": "absent.weights.h5"}, "a file that exists"),
+        ({"weights": "absent.safetensors"}, "a file that exists"),
         ({"weights": "scenes"}, "`weights` of VGG16 must be imagenet"),
         ({"image_size": 16}, "VGG16 with `image_size` 16"),
         (

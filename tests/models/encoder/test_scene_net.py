@@ -5,12 +5,13 @@ import numpy as np
 import pytest
 
 from show_attend_tell.models.encoder import scene_net
+from show_attend_tell.models.encoder.weights import load_weights
 
 
 @pytest.fixture(scope="module")
 def network():
     model = scene_net.build_scene_net()
-    model.load_weights(scene_net.WEIGHTS)
+    load_weights(model, scene_net.WEIGHTS, "SceneNet")
     return model
 
 

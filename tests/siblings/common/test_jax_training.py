@@ -14,6 +14,7 @@ import tiny_reader
 
 from show_attend_tell.runtime.errors import TrainingError
 from show_attend_tell.siblings.digits.data import make_pictures
+from show_attend_tell.siblings.digits.ram.models import CLASSIFIERS
 
 RESEARCH = Path(__file__).parents[3] / "research"
 if keras.backend.backend() != "jax":
@@ -83,6 +84,6 @@ def test_a_row_leaves_runs(tool, tmp_path, monkeypatch):
     folder = tmp_path / "experiments/runs/ram_baseline-seed-3"
     assert json.loads((folder / tool["TRAINED"]).read_text())["seeds"] == [3]
     images, labels = made_up_digits.digits(64, seed=5)
-    model = keras.models.load_model(folder / "model.keras")
+    model = CLASSIFIERS.load(folder / "model.safetensors")
     logits = np.array(model(images.astype("float32") / 255)["logits"])
     assert (logits.argmax(axis=1) == labels).mean() > 0.9

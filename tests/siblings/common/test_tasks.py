@@ -67,8 +67,8 @@ def test_a_source_without_a_folder_is_one_line(tmp_path, source):
     [("classify", tiny_ram), ("generate", tiny_draw), ("read", random_reader)],
 )
 def test_a_model_file_names_its_task(tmp_path, name, make):
-    make().save(tmp_path / "model.keras")
-    assert task_of_model(tmp_path / "model.keras").name == name
+    make().save(tmp_path / "model.safetensors")
+    assert task_of_model(tmp_path / "model.safetensors").name == name
 
 
 def test_help_names_the_verbs_of_plugins_and_loads_no_model(run):

@@ -4,7 +4,6 @@ import functools
 import json
 import math
 
-import keras
 import made_up_digits
 import numpy as np
 import pytest
@@ -35,10 +34,12 @@ from show_attend_tell.siblings.digits.draw.bound import Measurer
 from show_attend_tell.siblings.digits.draw.models import GENERATORS
 from show_attend_tell.siblings.digits.ram import evaluation as classification
 from show_attend_tell.siblings.digits.ram import prediction
+from show_attend_tell.siblings.digits.ram.models import CLASSIFIERS
 from show_attend_tell.siblings.digits.ram.prediction import Predictor
 from show_attend_tell.siblings.words import evaluation as reading
 from show_attend_tell.siblings.words import training as words
 from show_attend_tell.siblings.words.generation import Lexicon
+from show_attend_tell.siblings.words.models import READERS
 from show_attend_tell.training import tensorboard_log
 
 
@@ -209,7 +210,7 @@ def test_scores_state_split_count_and_how_they_were_measured(reports, runs, name
 
 
 def test_the_error_of_ram_is_that_of_its_own_predictions(reports, runs):
-    scores, model = reports("ram").scores, keras.saving.load_model(runs("ram").model)
+    scores, model = reports("ram").scores, CLASSIFIERS.load(runs("ram").model)
     own = digits(20, seed=1)
     errors = [Predictor(model)(own.images, seed=k).errors(own.labels) for k in range(5)]
     assert scores["error_of_seeds"] == pytest.approx(errors)
@@ -314,7 +315,7 @@ def test_training_continues_from_the_model_of_another_run(runs, work, tmp_path):
     changes = {"init_from": str(source.folder / MODEL), "learning_rate": 1e-9}
     changes |= {"warmup_steps": 0, "weight_decay": 0.0}
     done = go(work, "words", tmp_path, training=changes)
-    models = (keras.saving.load_model(run.model) for run in (done, source))
+    models = (READERS.load(run.model) for run in (done, source))
     pairs = zip(*(model.trainable_weights for model in models), strict=True)
     for one, other in pairs:
         np.testing.assert_allclose(one, other, atol=1e-5)

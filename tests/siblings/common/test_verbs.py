@@ -69,7 +69,11 @@ def test_captions_are_not_measured_on_training_photos(run):
         ("eval", ["--tokenizer", "ptb"], "needs an experiment with captions"),
         ("train", ["--limit", "3"], "no such file; run `prepare` first"),
         ("calibrate", [], "needs an experiment with captions. Received: tiny"),
-        ("average", ["m.keras"], "needs an experiment with captions. Received: tiny"),
+        (
+            "average",
+            ["m.safetensors"],
+            "needs an experiment with captions. Received: tiny",
+        ),
         ("train", ["--init-from", "shipped"], "with captions or that reads words"),
         ("train", ["--cluster", "auto"], "need an experiment with captions"),
         ("eval", ["--lexicon", "a.txt"], "needs an experiment that reads words"),

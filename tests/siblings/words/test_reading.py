@@ -28,7 +28,7 @@ CROPS, WORDS = drawn_words(4)
 
 @pytest.fixture(scope="module")
 def model_file(tmp_path_factory):
-    path = tmp_path_factory.mktemp("model") / "reader.keras"
+    path = tmp_path_factory.mktemp("model") / "reader.safetensors"
     random_reader().save(path)
     return path
 
@@ -113,7 +113,7 @@ def test_a_page_and_figures_show_every_word_that_was_read(
 def test_attention_of_a_model_without_places_is_an_error(
     folder, tmp_path, capsys, option
 ):
-    path = tmp_path / "features.keras"
+    path = tmp_path / "features.safetensors"
     Reader(settings_of({"decoder": "rnn1"})).save(path)
     arguments = (folder, "--model", path, f"--{option}", tmp_path / "f")
     assert exit_code("read", *arguments) == 1

@@ -15,5 +15,5 @@ GENERATORS = TaskModels(
     task="generate",
     classes=(Draw,),
     arguments_of=_generator_of,
-    shipped=Path(__file__).parents[1] / "weights" / "draw_mnist.keras",
+    shipped=Path(__file__).parents[1] / "weights" / "draw_mnist.safetensors",
 )

@@ -20,5 +20,5 @@ CLASSIFIERS = TaskModels(
     task="classify",
     classes=_CLASSES,
     arguments_of=_classifier_of,
-    shipped=Path(__file__).parents[1] / "weights" / "ram_mnist.keras",
+    shipped=Path(__file__).parents[1] / "weights" / "ram_mnist.safetensors",
 )

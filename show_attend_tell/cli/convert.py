@@ -1,0 +1,42 @@
+"""Define the verb ``convert``."""
+
+from pathlib import Path
+
+import click
+
+from show_attend_tell.cli.options import Verb, runs_option
+
+_FORMS = "FILE|RUN|PRESET|FOLDER.shards"
+
+
+@click.command(cls=Verb)
+@click.argument("sources", nargs=-1, required=True, metavar=f"{_FORMS}...")
+@runs_option
+@click.option(
+    "--network",
+    metavar="NAME",
+    help="Network of an encoder's weights, such as ResNet50; VGG16, VGG19 and SceneNet "
+    "are known by their layers.",
+)
+@click.option("--overwrite", is_flag=True, help="Replace models that exist.")
+def convert(sources, runs, network, overwrite) -> None:
+    """Convert files of version 0.3: models to .safetensors, shards to one file.
+
+    FILE is a model (.keras), a reranker (.npz) or the weights of an encoder
+    (.weights.h5). What lies beside a model, its reranker and its calibration, becomes a
+    part of the new file. FOLDER.shards holds features. The old files stay.
+    """
+    from data_prep.join_shards import is_shards_folder, join_shards
+    from show_attend_tell.conversion.convert import convert
+
+    for source in sources:
+        if is_shards_folder(Path(source)):
+            file = join_shards(Path(source))
+            click.echo(f"{file}: joined from {source}, which you can delete now")
+            continue
+        done = convert(source, runs, network, overwrite)
+        size = done.target.stat().st_size / 1e6
+        old, new = (click.format_filename(path) for path in (done.source, done.target))
+        click.echo(f"{old} -> {new}: {size:.1f} MB")
+        for note in done.notes:
+            click.echo(click.format_filename(note), err=True)

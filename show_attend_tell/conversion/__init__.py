@@ -1,0 +1,1 @@
+"""Files of version 0.3, turned into ``.safetensors``; the one reader of old forms."""
