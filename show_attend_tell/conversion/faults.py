@@ -1,6 +1,7 @@
 """Describe in one line why a file of version 0.3 cannot be converted."""
 
 import contextlib
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from show_attend_tell.runtime.errors import (
 # types that NumPy lacks, and a RuntimeError for groups that cannot be read.
 _DAMAGED = (
     *(OSError, ValueError, LookupError, TypeError, RuntimeError, EOFError),
-    *(SyntaxError, zlib.error, zipfile.BadZipFile),
+    *(SyntaxError, tokenize.TokenError, zlib.error, zipfile.BadZipFile),
 )
 
 

@@ -21,6 +21,7 @@ from refusals import refused
 from shell import exit_code
 from tensor_files import unpacked
 from tiny_calibration import make_calibration, make_space
+from zip_members import replace_members
 
 from show_attend_tell.config.settings import EncoderSettings, experiment_to_toml
 from show_attend_tell.conversion.convert import convert
@@ -236,6 +237,16 @@ def test_a_reranker_of_another_format_is_one_line_that_names_0_3(rng, tmp_path):
         convert(tmp_path / "a.npz")
 
 
+def test_a_reranker_whose_arrays_have_false_headers_is_one_line(rng, tmp_path):
+    file = tmp_path / "a.npz"
+    save_old_reranker(reranker_of(rng), file)
+    for header in (b"(" * 9000, b"{'descr': '<f4', 'fortran_order'", b"", b"{}"):
+        content = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header
+        replace_members(file, {"about.npy": content}, tmp_path / "b.npz")
+        with refused(ModelFileError, "b.npz: cannot be converted"):
+            convert(tmp_path / "b.npz")
+
+
 def test_fine_tuned_convolutions_are_one_line(rng, tmp_path):
     file = tmp_path / "model.keras"
     save_old(BUILD["lstm"](rng), file, changes={"convolutions": ["block5_conv3"]})
@@ -279,8 +290,6 @@ def test_paths_that_need_no_conversion_or_have_no_model_are_one_line(rng, tmp_pa
 
 def zip_with_position(path):
     """Return a checkpoint of version 0.3."""
-    from zip_members import replace_members
-
     replace_members(path, {"position.json": json.dumps({"epoch": 1}).encode()})
     return path
 

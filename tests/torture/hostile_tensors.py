@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 from hostile_models import Canaries, changed_configs, keras_objects
 from tensor_files import joined, pack, split
+from zip_members import hdf5
 
 _KEY = "show_attend_tell"
 
@@ -24,7 +25,8 @@ def headers(content: bytes) -> Iterator[tuple[str, bytes]]:
     yield "100,000 empty arrays", joined(_many(header, 100_000), data)
     for odd in (b"", b"{}", b"null", b"[]", b"9" * 5000, b"\xff\xfe{}", b'{"a": 1}'):
         yield f"the header {odd[:10]!r}", joined(odd, data)
-    name = next(key for key in header if key != "__metadata__")
+    places = {key: place for key, place in header.items() if key != "__metadata__"}
+    name = max(places, key=lambda key: places[key]["data_offsets"])  # the last one
     place = header[name]
     size = len(data)
     start, end = place["data_offsets"]
@@ -87,7 +89,7 @@ def _many(header: dict, count: int) -> dict:
 
 def other_files(canaries: Canaries) -> Iterator[tuple[str, bytes]]:
     """Yield files of other forms."""
-    yield "HDF5", canaries.file.read_bytes()
+    yield "HDF5", hdf5(lambda file: file.create_dataset("x", data=np.zeros(1000, "f4")))
     yield "a zip archive", b"PK\x03\x04" + bytes(100)
 
     class Opens:
