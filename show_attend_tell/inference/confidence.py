@@ -39,7 +39,6 @@ from show_attend_tell.reference.model_file import (
     CONFIDENCE,
     Part,
     part_of,
-    read_captioner,
     replace_part,
 )
 from show_attend_tell.reference.reranker import Reranker, load_reranker
@@ -333,6 +332,8 @@ def valid_calibration(
     """
     if calibration is None:
         return None
+    from show_attend_tell.models.saving import read_captioner  # it imports Keras
+
     stored = read_captioner(model).weights
     for ours, theirs in zip(captioner.weights, stored, strict=True):
         if not np.array_equal(np.asarray(ours), theirs):

@@ -6,6 +6,7 @@ half a second, or Keras' in :mod:`models`, which caption many photos sooner.
 
 import dataclasses
 import itertools
+import logging
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from importlib.util import find_spec
@@ -31,7 +32,12 @@ from show_attend_tell.reference.encoder import Encoder
 from show_attend_tell.reference.encoder_file import source_md5
 from show_attend_tell.reference.lstm import region_bias
 from show_attend_tell.reference.parallel import CORES, one_blas_thread
-from show_attend_tell.runtime.errors import CaptionError, EncoderError, quote
+from show_attend_tell.runtime.errors import (
+    CaptionError,
+    EncoderError,
+    MissingEquationsError,
+    quote,
+)
 
 if TYPE_CHECKING:  # it imports Keras
     from show_attend_tell.models.captioner import Captioner as KerasCaptioner
@@ -39,6 +45,7 @@ if TYPE_CHECKING:  # it imports Keras
 # `caption FOLDER` with 200 photos takes 32 s by the reference and 34 s by Keras, which
 # then saves 0.03 s a photo (2 cores, AVX-512).
 MANY_PHOTOS = 200
+_LOGGER = logging.getLogger(__name__)
 _REQUIRED = {"network", "layer", "weights", "image_size", "resize"}
 
 
@@ -173,7 +180,7 @@ def load_engine(
         mirror: see the same function.
         reranker: see the same function.
         engine: ``reference``, ``keras``, or ``auto``: Keras where it is installed, for
-            :data:`MANY_PHOTOS` or an encoder that the reference lacks.
+            :data:`MANY_PHOTOS`, or an encoder or a decoder that the reference lacks.
         photos: number of photos of the run.
     """
     if engine not in ("auto", "reference", "keras"):
@@ -189,6 +196,8 @@ def load_engine(
             return _load_reference(files, encoder_weights, mirror, reranker)
         except EncoderError:  # an encoder that the reference lacks
             pass
+        except MissingEquationsError as error:
+            _LOGGER.warning("%s", error)
     return _load_keras(files, encoder_weights, mirror, reranker)
 
 

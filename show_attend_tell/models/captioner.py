@@ -5,6 +5,7 @@ Notation and shapes: :mod:`show_attend_tell.models.lstm.attention`.
 
 import dataclasses
 import functools
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -35,7 +36,9 @@ from show_attend_tell.models.lstm.decoder import LstmDecoder
 from show_attend_tell.models.lstm.hard_attention import HardAttention
 from show_attend_tell.models.pretrained import read_preset, save_preset
 from show_attend_tell.models.transformer.decoder import TransformerDecoder
+from show_attend_tell.reference.decoder import WeightLayout
 from show_attend_tell.reference.model_file import (
+    EQUATIONS,
     Part,
     layout,
     parse_config,
@@ -115,7 +118,7 @@ class Captioner(keras.Model):
         Raises:
             ModelFileError: see :func:`pretrained.read_preset`.
         """
-        return cls.from_saved(read_preset(preset))
+        return cls.from_saved(read_preset(preset, layout_of))
 
     @classmethod
     def from_saved(cls, saved):
@@ -144,7 +147,10 @@ class Captioner(keras.Model):
         """Save the captioner and parts, such as a reranker, in one file."""
         values = self.get_config()
         config = {field.name: values[field.name] for field in fields(SavedConfig)}
-        names = [name for name, _ in layout(parse_config(config))]
+        if self.settings.decoder in EQUATIONS:
+            names = [name for name, _ in layout(parse_config(config))]
+        else:
+            names = own_names(self.weights)
         arrays = map(ops.convert_to_numpy, self.weights)
         weights = dict(zip(names, arrays, strict=True))
         write_captioner(file, config, weights, parts)
@@ -386,6 +392,29 @@ class Captioner(keras.Model):
             "transformer": dataclasses.asdict(self.transformer),
             "seed": self.seed,
         }
+
+
+def layout_of(config: SavedConfig) -> list[WeightLayout]:
+    """Return the name and shape of each weight, also of decoders without equations."""
+    if config.settings.decoder in EQUATIONS:
+        return layout(config)
+    weights = Captioner(**(vars(config) | {"encoder_identity": {}})).weights
+    shapes = [tuple(weight.shape) for weight in weights]
+    return list(zip(own_names(weights), shapes, strict=True))
+
+
+def own_names(weights) -> list[str]:
+    """Return names of weights in a file: their own, numbered where several are equal.
+
+    Paths of Keras would number unnamed layers over all models of a process.
+    """
+    names = []
+    seen = Counter()
+    for weight in weights:
+        number = seen[weight.name]
+        names.append(f"{weight.name}_{number}" if number else weight.name)
+        seen[weight.name] += 1
+    return names
 
 
 def _scale(features, factors):

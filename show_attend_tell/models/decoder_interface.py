@@ -4,11 +4,13 @@ The captioner, generators and exports call these methods and read no weight of a
 decoder. To add a decoder:
 
 1. Implement :class:`CaptionDecoder` in a folder beside ``lstm/`` and ``transformer/``,
-   named in ``packages`` of ``setup.cfg``, and write its equations in NumPy with the
-   functions of ``reference/transformer.py``.
-2. Register its properties in ``config.captioner.DECODERS``, its layer in
-   ``models.captioner.LAYERS`` and the equations in ``reference.model_file.EQUATIONS``.
-3. If it has settings of its own, add their table, as ``transformer`` is, to
+   named in ``packages`` of ``setup.cfg``.
+2. Register its properties in ``config.captioner.DECODERS`` and its layer in
+   ``models.captioner.LAYERS``. It trains then, and Keras captions with it.
+3. To caption without Keras, write its equations in NumPy with the functions of
+   ``reference/transformer.py``, and register them in
+   ``reference.model_file.EQUATIONS``.
+4. If it has settings of its own, add their table, as ``transformer`` is, to
    ``config.settings.Experiment``, ``config.captioner.SavedConfig``, the arguments and
    ``get_config`` of ``models.captioner.Captioner``, and ``training.train``.
 """

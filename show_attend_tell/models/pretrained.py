@@ -7,12 +7,14 @@ first lines are metadata in YAML: https://huggingface.co/docs/hub/model-cards. F
 """
 
 import json
+from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
 
-from show_attend_tell.config.captioner import DECODERS
+from show_attend_tell.config.captioner import DECODERS, SavedConfig
+from show_attend_tell.reference.decoder import WeightLayout
 from show_attend_tell.reference.model_file import (
     CAPTIONER,
     PARTS,
@@ -115,11 +117,15 @@ def model_path(name: str, runs_folder: str | Path) -> Path:
     return path
 
 
-def read_preset(preset: str | Path) -> Captioner:
+def read_preset(
+    preset: str | Path,
+    layout_of: Callable[[SavedConfig], list[WeightLayout]],
+) -> Captioner:
     """Read a captioner of the package or of a folder.
 
     Args:
         preset: a key of :data:`PRESETS`, or a folder.
+        layout_of: see :func:`read_captioner`.
 
     Raises:
         ModelFileError: there is none; or see :func:`read_captioner`, which reads the
@@ -133,7 +139,7 @@ def read_preset(preset: str | Path) -> Captioner:
             f"`preset` must be {' or '.join(PRESETS)}, or a folder that "
             f"`save_to_preset` wrote. Received: {str(preset)!r}"
         )
-    return read_captioner(file)
+    return read_captioner(file, layout_of)
 
 
 def save_preset(model, folder: str | Path) -> None:

@@ -4,20 +4,27 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
-from show_attend_tell.models.captioner import Captioner
+from show_attend_tell.models.captioner import Captioner, layout_of
 from show_attend_tell.models.generator import Generator
-from show_attend_tell.reference import captioner
-from show_attend_tell.reference.model_file import read_captioner
+from show_attend_tell.reference import captioner, model_file
 
 
 def load_captioner(path: str | Path) -> Captioner:
-    """Load a captioner from its model file, see :func:`read_captioner`.
+    """Load a captioner from its model file.
 
     Raises:
         ModelFileError: the file is absent, damaged or not a captioner's, or its
             weights are not finite.
     """
     return Captioner.from_saved(read_captioner(path))
+
+
+def read_captioner(path: str | Path) -> model_file.Captioner:
+    """Read a captioner of any decoder, see :func:`reference.model_file.read_captioner`.
+
+    Keras knows the weights of a decoder without equations in NumPy.
+    """
+    return model_file.read_captioner(path, layout_of)
 
 
 def load_generator(

@@ -10,7 +10,7 @@ shapes of all arrays, and nothing is allocated for others.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -41,9 +41,13 @@ from show_attend_tell.reference.tensor_file import (
     open_tensors,
     write_tensors,
 )
-from show_attend_tell.runtime.errors import ModelFileError, quote
+from show_attend_tell.runtime.errors import (
+    MissingEquationsError,
+    ModelFileError,
+    quote,
+)
 
-# The equations of each of config.captioner.DECODERS.
+# The equations of config.captioner.DECODERS. Keras serves a decoder without.
 EQUATIONS: dict[str, AnyEquations] = {"lstm": lstm, "transformer": transformer}
 CAPTIONER = "Captioner"  # the class of its files
 RERANKER = "reranker"
@@ -65,7 +69,6 @@ class Captioner:
     ):
         self.config = config
         self.arrays = arrays
-        self._decoder = EQUATIONS[config.settings.decoder]
         self._settings = _settings_of_decoder(config)
         self.vocabulary = Vocabulary(config.vocabulary)
         self.settings = config.settings
@@ -74,6 +77,10 @@ class Captioner:
         self.grid = config.grid
         self.annotation_width = config.annotation_width
         self.encoder_identity = encoder_identity
+
+    @property
+    def _decoder(self) -> AnyEquations:
+        return EQUATIONS[self.settings.decoder]
 
     @property
     def weights(self) -> list[np.ndarray]:
@@ -155,10 +162,19 @@ class Part(NamedTuple):
     arrays: dict[str, np.ndarray]  # by name, without the name of the part
 
 
-def read_captioner(path: str | Path) -> Captioner:
+def read_captioner(
+    path: str | Path,
+    layout_of: Callable[[SavedConfig], list[WeightLayout]] | None = None,
+) -> Captioner:
     """Read a captioner.
 
+    Args:
+        path: the file.
+        layout_of: returns the names and shapes of its weights; :func:`layout` by
+            default. Keras knows those of decoders without equations too.
+
     Raises:
+        MissingEquationsError: by default, if the decoder has no equations.
         ModelFileError: the file is absent, damaged or not a captioner's, or its
             weights are not finite.
     """
@@ -166,12 +182,24 @@ def read_captioner(path: str | Path) -> Captioner:
     with model_faults_described(path), open_tensors(path, CAPTIONER) as file:
         values: dict[str, Any] = file.about.get("config", {})
         config = parse_config(values)
-        shapes = dict(layout(config))
+        if layout_of is None:
+            _require_equations(config.settings.decoder, path)
+        shapes = dict((layout_of or layout)(config))
         names = file.require_weights(shapes)
         file.require_no_more(names | _names_of_parts(file))
         weights = {name: file.read_weight(name) for name in shapes}
         identity = values.get("encoder_identity") or {}
         return Captioner(config, identity, weights)
+
+
+def _require_equations(decoder: str, path: Path) -> None:
+    """Raise an error that names the file to write unless NumPy knows a decoder."""
+    if decoder not in EQUATIONS:
+        raise MissingEquationsError(
+            f"{path}: its decoder {decoder!r} has no equations in NumPy and needs "
+            f"Keras; to caption without, write show_attend_tell/reference/{decoder}.py "
+            "and list it in EQUATIONS of reference/model_file.py"
+        )
 
 
 def parse_config(values: object) -> SavedConfig:

@@ -106,6 +106,10 @@ class ModelFileError(ShowAttendTellError):
     """A model file is absent or damaged, or holds no captioner."""
 
 
+class MissingEquationsError(ModelFileError):
+    """A model's decoder has a layer of Keras, but no equations in NumPy."""
+
+
 class CalibrationError(ShowAttendTellError):
     """A calibration is damaged or belongs to another model, or its data are missing."""
 
