@@ -34,7 +34,10 @@ def _evaluate(experiment, work, runs, split, options: Mapping) -> list[str]:
     scoring = {"tokenizer": options["tokenizer"], "spice": options["spice"]}
     file = options["captions"]
     if file is not None:
-        return table([evaluation.score_file(file, experiment, work, split, **scoring)])
+        report = evaluation.score_file(
+            file, experiment, work, split, runs_folder=runs, **scoring
+        )
+        return table([report])
     scoring |= {name: options[name] for name in ("mirror", "reranker", "boxes")}
     scoring["model"] = options["models"] or None
     reports = [

@@ -51,7 +51,8 @@ class _Evaluate(Verb):
     "--captions",
     type=PATH,
     metavar="FILE.json",
-    help="Score the captions of this file in place of the run's model.",
+    help="Score the captions of this file in place of the run's model, into "
+    "scores-captions-FILE.json of the run folder.",
 )
 @models_option
 @mirror_option
@@ -112,7 +113,8 @@ def compare(names, runs, work, metrics, style) -> None:
     """Compare evaluated runs: mean over seeds, deviation, p against the first.
 
     RUN is a run folder, the name of a run, or a file of scores in a run folder. Runs
-    of one experiment with different seeds share a row.
+    of one experiment with different seeds share a row. The settings that differ follow
+    the table.
     """
     from show_attend_tell.evaluation.comparison import compare_runs, format_comparison
 

@@ -73,7 +73,15 @@ def read_captions(
     counts, captions = Counter(photo for photo, _ in rows), dict(rows)
     repeated = [photo for photo, count in counts.items() if count > 1]
     _require_none(path, repeated, "captioned more than once", "keep one caption each")
-    unknown, missing = captions.keys() - set(photos), set(photos) - captions.keys()
+    unknown = captions.keys() - set(photos)
+    missing = set(photos) - captions.keys()
+    if unknown and missing:
+        raise ResultsFileError(
+            f"{path}: `image_id` must be an id of the split, such as "
+            f"{_listed(missing)}. Received: {_listed(unknown)}; write the ids of the "
+            f"manifest, or choose the split of the file ({len(unknown)} of "
+            f"{len(captions)} ids are of no photo of the split)"
+        )
     remedy = "remove them or choose their split"
     _require_none(path, unknown, "not in the split", remedy)
     remedy = "add them, or choose another split"
@@ -103,12 +111,15 @@ def _require_none(
 ) -> None:
     """Raise an error that lists the first photos, if there are any."""
     if photos:
-        first = sorted(photos)[:_SHOWN]
-        shown = ", ".join(
-            photo if len(photo) <= _LONGEST_ID and photo.isprintable() else quote(photo)
-            for photo in first
-        )
-        more = ", ..." if len(photos) > _SHOWN else ""
         raise ResultsFileError(
-            f"{path}: {len(photos)} photos {fault}: {shown}{more}; {remedy}"
+            f"{path}: {len(photos)} photos {fault}: {_listed(photos)}; {remedy}"
         )
+
+
+def _listed(photos: Collection[str]) -> str:
+    """Return the first ids."""
+    shown = ", ".join(
+        photo if len(photo) <= _LONGEST_ID and photo.isprintable() else quote(photo)
+        for photo in sorted(photos)[:_SHOWN]
+    )
+    return f"{shown}, ..." if len(photos) > _SHOWN else shown

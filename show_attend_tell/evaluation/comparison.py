@@ -3,22 +3,24 @@
 The captions of every run are scored again, because p-values need the statistics of each
 photo, which ``scores.json`` does not have. All runs are scored on the same resamples of
 the photos. A p-value describes the choice of photos; the standard deviation shows the
-effect of the seed.
+effect of the seed. The settings in which rows differ from the first follow the table.
 """
 
 import csv
 import io
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from tqdm.contrib.logging import logging_redirect_tqdm
 
 from show_attend_tell.config import runs
 from show_attend_tell.config.experiments import load_experiment
 from show_attend_tell.config.settings import (
     AnyExperiment,
+    experiment_from_dict,
     experiment_to_dict,
     read_experiment_file,
 )
@@ -28,6 +30,7 @@ from show_attend_tell.evaluation.coco_results import read_captions
 from show_attend_tell.evaluation.metrics.bootstrap import paired_p, resample
 from show_attend_tell.evaluation.report import score_photos
 from show_attend_tell.runtime.errors import ConfigError, EvaluationError, nearest, quote
+from show_attend_tell.runtime.progress import progress_bar
 from show_attend_tell.runtime.table import align, latex, markdown
 from show_attend_tell.runtime.untrusted import parse_json, read_text_bytes, reading
 
@@ -62,6 +65,13 @@ class _Run:
         return self.file.parent
 
     @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seed of the training, none for captions of a file."""
+        if "captions" in self.scores:
+            return ()
+        return (self.experiment.training.seed,)
+
+    @property
     def key(self) -> object:
         """Everything but name and seed: evaluations of equal keys share a row."""
         tables = experiment_to_dict(self.experiment)
@@ -69,6 +79,26 @@ class _Run:
         training["init_from"] = _SEED.sub("", training["init_from"])
         tables |= {"name": "", "training": training}
         return tables, self.suffix, [self.scores.get(name) for name in _DECODING]
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """The settings by key, without name and seed, and who wrote the captions."""
+        if "captions" in self.scores:
+            return {"captions": self.scores["captions"]}
+        settings: dict[str, object] = {"captions": "by the model"}
+        for table, values in experiment_to_dict(self.experiment).items():
+            if isinstance(values, dict):
+                settings |= {f"{table}.{key}": value for key, value in values.items()}
+        for name in _DECODING:
+            if name in self.scores:  # as eval was asked to
+                settings[f"decoding.{name}"] = self.scores[name]
+        settings["mirror"] = self.scores.get("mirror", False)
+        settings["reranked"] = "reranker" in self.scores
+        settings["training.init_from"] = _SEED.sub(
+            "", self.experiment.training.init_from
+        )
+        del settings["training.seed"]
+        return settings
 
 
 @dataclass(frozen=True)
@@ -82,13 +112,17 @@ class ComparisonRow:
         deviations: score -> standard deviation over the runs (n - 1), if several.
         p_values: score -> two-sided p-value of the difference to the first row; empty
             for the first row.
+        settings: key -> value of each setting that differs from the first row.
+        others: key -> the value of the first row.
     """
 
     label: str
-    seeds: tuple[int, ...]
+    seeds: tuple[int, ...]  # none for captions of a file
     means: dict[str, float]
     deviations: dict[str, float]
     p_values: dict[str, float]
+    settings: dict[str, object] = field(default_factory=dict)
+    others: dict[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -113,6 +147,7 @@ def compare_runs(
     work: str | Path = "prepared",
     runs_folder: str | Path = "experiments/runs",
     metrics: Sequence[str] | None = None,
+    progress: bool = True,
 ) -> Comparison:
     """Compare runs by the captions of their last evaluations.
 
@@ -124,6 +159,7 @@ def compare_runs(
         runs_folder: folder of run folders.
         metrics: scores to compare; by default those of :data:`DEFAULT_METRICS` that can
             be computed here.
+        progress: whether to show a progress bar.
 
     Raises:
         EvaluationError: a run has no evaluation, is named twice, or differs from the
@@ -136,10 +172,14 @@ def compare_runs(
     first = evaluated[0]
     photos = _photos_of(first, work)
     statistics = []  # of each run, in the order of `photos`
-    for run in evaluated:
-        captions = {photo.id: run.captions[photo.id] for photo in photos}
-        result = score_photos(captions, photos, run.scores["tokenizer"])
-        statistics.append(result.statistics)
+    bar = progress_bar(len(evaluated), "run", "scoring", shown=progress)
+    with logging_redirect_tqdm(), bar:
+        for run in evaluated:
+            bar.set_postfix_str(run.folder.name)
+            captions = {photo.id: run.captions[photo.id] for photo in photos}
+            result = score_photos(captions, photos, run.scores["tokenizer"])
+            statistics.append(result.statistics)
+            bar.update()
     known = set.intersection(*map(set, statistics))
     if metrics is None:
         metrics = [name for name in DEFAULT_METRICS if name in known]
@@ -166,16 +206,29 @@ def compare_runs(
         deviations = {}
         if len(group) > 1:
             deviations = {n: float(np.std(each, ddof=1)) for n, each in values.items()}
+        run = evaluated[group[0]]
+        settings, others = _differences(run.settings, first.settings)
         row = ComparisonRow(
             label=label,
-            seeds=tuple(evaluated[k].experiment.training.seed for k in group),
+            seeds=tuple(seed for k in group for seed in evaluated[k].seeds),
             means={name: float(np.mean(each)) for name, each in values.items()},
             deviations=deviations,
             p_values=p_values,
+            settings=settings,
+            others=others,
         )
         rows.append(row)
     split, tokenizer = first.scores["split"], first.scores["tokenizer"]
     return Comparison(split, len(photos), tokenizer, tuple(rows))
+
+
+def _differences(
+    settings: dict[str, object], others: dict[str, object]
+) -> tuple[dict[str, object], dict[str, object]]:
+    """Return the settings that differ from others, and the others' values of them."""
+    both = [key for key in settings if key in others]
+    keys = [key for key in both if settings[key] != others[key]]
+    return {key: settings[key] for key in keys}, {key: others[key] for key in keys}
 
 
 def _read_run(name: str | Path, runs_folder: str | Path) -> _Run:
@@ -200,15 +253,17 @@ def _read_run(name: str | Path, runs_folder: str | Path) -> _Run:
     ):
         raise EvaluationError(
             f"{path}: must have the keys {', '.join(keys)} of an evaluated captioner; "
-            "evaluate the run again"
+            "evaluate the run again, or score captions with eval --captions"
         )
     settings = folder / runs.SETTINGS
+    experiment: AnyExperiment
     try:
-        experiment = (
-            read_experiment_file(settings)
-            if settings.is_file()
-            else load_experiment(scores["experiment"])
-        )
+        if settings.is_file():
+            experiment = read_experiment_file(settings)
+        elif isinstance(scores.get("settings"), dict):  # of a run without a training
+            experiment = experiment_from_dict(scores["settings"], str(path))
+        else:
+            experiment = load_experiment(scores["experiment"])
     except ConfigError as error:
         raise EvaluationError(f"{settings}: cannot be read: {error}") from None
     split, suffix = Path(scores["split"]).name, path.stem.removeprefix("scores")
@@ -306,17 +361,35 @@ def format_comparison(comparison: Comparison, style: str = "text") -> str:
         f"{comparison.tokenizer}; mean ± standard deviation over seeds; p of the "
         "difference to the first row, paired bootstrap over photos"
     )
+    settings = _setting_lines(comparison)
     if style == "latex":
-        return "\n".join([f"% {note}", *latex(rows, "llr")])
+        comments = [f"% {line}" for line in (note, *settings)]
+        return "\n".join([*comments, *latex(rows, "llr")])
     if style == "markdown":
-        return "\n".join([*markdown(rows), "", note])
-    return "\n".join([note, *align(rows, "llr")])
+        listed = [f"- {line}" for line in settings]
+        return "\n".join([*markdown(rows), "", note, "", *listed]).rstrip()
+    return "\n".join([note, *align(rows, "llr"), *settings])
+
+
+def _setting_lines(comparison: Comparison) -> list[str]:
+    """Return a line for each further row: the settings that differ from the first."""
+    first = comparison.rows[0].label
+    lines = []
+    for row in comparison.rows[1:]:
+        changes = [
+            f"{key} = {quote(value)} (not {quote(row.others[key])})"
+            for key, value in row.settings.items()
+        ]
+        listed = ", ".join(changes) or "no setting"
+        lines.append(f"{row.label} differs from {first} in {listed}")
+    return lines
 
 
 def _to_csv(comparison: Comparison) -> str:
     columns = ["run", "seeds", "split", "photos", "tokenizer"]
     for name in comparison.rows[0].means:
         columns += [name, f"{name} deviation", f"{name} p"]
+    columns.append("settings that differ")
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(columns)
@@ -326,5 +399,7 @@ def _to_csv(comparison: Comparison) -> str:
         values += [comparison.photos, comparison.tokenizer]
         for name, mean in row.means.items():
             values += [mean, row.deviations.get(name, ""), row.p_values.get(name, "")]
+        changes = [f"{key} = {value}" for key, value in row.settings.items()]
+        values.append("; ".join(changes))
         writer.writerow(values)
     return out.getvalue().rstrip("\n")

@@ -10,7 +10,7 @@ import numpy as np
 
 from show_attend_tell.config import runs
 from show_attend_tell.config.captioner import DecodingSettings
-from show_attend_tell.config.settings import Experiment
+from show_attend_tell.config.settings import Experiment, experiment_to_dict
 from show_attend_tell.data.features import Features
 from show_attend_tell.data.manifest import Photo
 from show_attend_tell.data.preprocessing import Box
@@ -138,10 +138,8 @@ def evaluate(
         for (photo, caption), log_prob in zip(captions.items(), log_probs, strict=True)
     ]
     runs.write_json(folder / f"captions-{split}{suffix}.json", entries)
-    made: dict[str, object] = {
-        "experiment": experiment.name,
-        "model": ", ".join(map(str, files)),
-    }
+    made = _experiment_record(experiment, folder)
+    made["model"] = ", ".join(map(str, files))
     made |= {"mirror": True} if mirror else {}
     if reranker is not None:
         made |= {"reranker": str(reranker), "rerank_weight": decoding.rerank_weight}
@@ -171,11 +169,16 @@ def score_file(
     split: str | None = None,
     tokenizer: TokenizerName = "auto",
     spice: bool = False,
+    runs_folder: str | Path | None = None,
 ) -> EvaluationReport:
-    """Score captions by another program, and write no file.
+    """Score captions by another program.
 
     ``file`` has one caption for each photo of the split that has captions, see
     :func:`read_captions`; the other arguments are those of :func:`evaluate`.
+
+    With `runs_folder` the captions and the scores are saved in the run folder, as
+    :func:`evaluate` does, so that :mod:`evaluation.comparison` reads them. Their names
+    contain ``-captions-<name of the file>``.
 
     Raises:
         ResultsFileError: the file cannot be read, or its photos are not the split's.
@@ -190,8 +193,30 @@ def score_file(
             f"{path}: split {split!r} has no photo with captions; choose another split"
         )
     captions = read_captions(file, [photo.id for photo in photos])
-    made = {"captions": str(file)}
-    return make_report("captions", captions, photos, tokenizer, spice, made)
+    origin = {"captions": str(file)}
+    if runs_folder is None:
+        return make_report("captions", captions, photos, tokenizer, spice, origin)
+    folder = Path(runs_folder) / experiment.name
+    made = _experiment_record(experiment, folder) | origin
+    report = make_report("captions", captions, photos, tokenizer, spice, made)
+    folder.mkdir(parents=True, exist_ok=True)
+    suffix = f"-captions-{Path(file).stem}"
+    entries = [{"image_id": photo, "caption": text} for photo, text in captions.items()]
+    runs.write_json(folder / f"captions-{split}{suffix}.json", entries)
+    scores = folder / f"scores{suffix}.json"
+    runs.write_json(scores, report.to_dict())
+    return dataclasses.replace(report, file=scores)
+
+
+def _experiment_record(experiment: Experiment, folder: Path) -> dict[str, object]:
+    """Return what scores record of their experiment.
+
+    These are the settings, too, if the run folder has none: nothing was trained in it.
+    """
+    made: dict[str, object] = {"experiment": experiment.name}
+    if not (folder / runs.SETTINGS).exists():
+        made["settings"] = experiment_to_dict(experiment)
+    return made
 
 
 def _photos_of_split(

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,7 @@ class EvaluationReport:
         made: origin of the scores: tokenizer, beam, revision, versions and so on.
         captions: photo id -> caption that was scored.
         intervals: score -> lower and upper end of its 95 % bootstrap interval.
+        file: the file of these scores, if it has a name of its own.
     """
 
     label: str
@@ -63,6 +65,7 @@ class EvaluationReport:
     made: Mapping[str, object] = field(default_factory=dict)
     captions: Mapping[str, str] = field(default_factory=dict)
     intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    file: Path | None = None
 
     def to_dict(self) -> dict:
         """Return the content of ``scores.json``."""
@@ -233,7 +236,8 @@ def table(reports: Sequence[EvaluationReport]) -> list[str]:
     title += str(first.made["tokenizer"])
     title += ", [95 % bootstrap interval]" if first.intervals else ""
     notes = dict.fromkeys(note for report in reports for note in report.notes)
-    return [title, *lines, *(f"note: {note}" for note in notes)]
+    files = [f"scores: {report.file}" for report in reports if report.file is not None]
+    return [title, *lines, *(f"note: {note}" for note in notes), *files]
 
 
 def _row(name: str, reports: Sequence[EvaluationReport]) -> list[str]:

@@ -60,7 +60,11 @@ def test_a_number_matches_a_coco_file_name(write):
         ([{"image_id": True, "caption": "a"}], "entry 1: must be a list"),
         ([{"image_id": 1}], "entry 1: must be a list"),
         ({"1": None, "2": "a"}, "entry 1: must be a list"),
-        (dict.fromkeys("abcd", "x"), r"4 photos .*: a, b, c, \.\.\.;"),
+        (dict.fromkeys("abcd", "x"), r"such as 1, 2\. Received: a, b, c, \.\.\.;"),
+        (
+            {"1.jpg": "x", "2": "y"},
+            r"such as 1\. Received: 1\.jpg; .*1 of 2",
+        ),
     ],
 )
 def test_an_absent_or_malformed_file_is_a_one_line_error(write, content, message):

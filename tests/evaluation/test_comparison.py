@@ -139,6 +139,29 @@ def test_runs_that_differ_in_the_seed_share_a_row(four):
     assert list(row.means) == ["BLEU-1", "BLEU-4", "CIDEr"]
 
 
+def test_the_settings_that_differ_follow_the_table_in_every_format(four):
+    four.change("bad", beam=5)
+    table = four.compare("good-seed-1", "good-seed-2", "bad")
+    changes = {"model.dropout": 0.3, "decoding.beam": 5}
+    assert table.rows[0].settings == {}
+    assert table.rows[1].settings == changes
+    line = "bad differs from good in model.dropout = 0.3 (not 0.2), decoding.beam = 5"
+    for style in ("text", "markdown", "latex"):
+        assert f"{line} (not 2)" in format_comparison(table, style)
+    (_, row) = csv.DictReader(io.StringIO(format_comparison(table, "csv")))
+    assert row["settings that differ"] == "model.dropout = 0.3; decoding.beam = 5"
+
+
+def test_a_bar_names_the_run_that_is_scored(four, capsys):
+    four.compare("good-seed-1", "bad")
+    printed = capsys.readouterr().err
+    assert "good-seed-1" in printed
+    assert "bad" in printed
+    assert "2/2" in printed
+    compare_runs(["bad"], four.work, four.folder, METRICS, progress=False)
+    assert "scoring" not in capsys.readouterr().err
+
+
 def test_p_values_are_those_of_resampled_differences(four):
     table = four.compare("bad", "good-seed-1", "good-seed-2", metrics=["CIDEr"])
     references = {p.id: list(p.captions) for p in four.photos}

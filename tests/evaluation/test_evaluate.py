@@ -10,11 +10,14 @@ import pytest
 from refusals import refused
 from tiny_evaluation import EXPERIMENT, IDENTITY, PHOTO, Place, edited, make_place
 
+from show_attend_tell.config import runs
+from show_attend_tell.config.settings import experiment_to_toml
 from show_attend_tell.data import manifest, splits
 from show_attend_tell.data.features import FeatureReader, feature_path
 from show_attend_tell.data.region import smooth
 from show_attend_tell.evaluation import pointing
 from show_attend_tell.evaluation import report as evaluation_report
+from show_attend_tell.evaluation.comparison import compare_runs
 from show_attend_tell.evaluation.evaluate import evaluate, score_file
 from show_attend_tell.evaluation.metrics.ngrams import FILE_TOKEN_BLEU, file_token_bleu
 from show_attend_tell.evaluation.pointing import HIDDEN, SCORES
@@ -91,6 +94,25 @@ def test_the_validation_split_is_used_unless_test_photos_have_captions(report, p
     file = place.run / "captions-val.json"
     again = score_file(file, EXPERIMENT, place.work, tokenizer="simple")
     assert (again.split, again.photos) == ("test", 4)
+
+
+@pytest.mark.parametrize("trained", [True, False])
+def test_scores_of_a_file_are_saved_so_that_compare_reads_them(place, trained):
+    file = place.run / "captions-val.json"
+    other = place.work / "others.json"
+    rows = json.loads(file.read_text())
+    other.write_text(json.dumps([{**row, "caption": "a red star"} for row in rows]))
+    if trained:
+        (place.run / runs.SETTINGS).write_text(experiment_to_toml(EXPERIMENT))
+    saved = score_file(
+        other, EXPERIMENT, place.work, tokenizer="simple", runs_folder=place.runs
+    )
+    assert saved.file == place.run / "scores-captions-others.json"
+    assert table([saved])[-1] == f"scores: {saved.file}"
+    compared = compare_runs([saved.file], place.work, place.runs, progress=False)
+    (row,) = compared.rows
+    assert (row.label, row.seeds) == ("tiny-captions-others", ())
+    assert row.means["CIDEr"] == pytest.approx(saved.scores["CIDEr"])
 
 
 def test_captions_equal_those_generated_for_single_photos(original, compiled):
