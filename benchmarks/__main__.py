@@ -38,7 +38,8 @@ def _measure(
     works: list[str], found: dict, quick: bool, data: str | None
 ) -> tuple[list, list[str]]:
     """Return the rows of the works, and the works that failed or were skipped."""
-    rows, failed = [], []
+    rows = []
+    failed = []
     for work in works:
         package, remedy = _NEEDED.get(work, ("numpy", ""))
         if not find_spec(package):
@@ -88,7 +89,8 @@ def main(works: tuple[str, ...], data: str | None, quick: bool, output: Path) ->
         if set(works) == {"scale"}:
             return
     start = time.monotonic()
-    found, ticks = machine.measure(quick), machine.processor_ticks()
+    found = machine.measure(quick)
+    ticks = machine.processor_ticks()
     click.echo("\n".join(machine.lines(found)))
     if "growth" in works:
         from benchmarks import growth

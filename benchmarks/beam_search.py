@@ -10,7 +10,9 @@ from benchmarks.turns import Contender, Work
 from show_attend_tell.config.settings import DecodingSettings
 
 BAR = Bar("ratio", least=20)
-PHOTOS, BEAM, WORDS = 1000, 5, 20
+PHOTOS = 1000
+BEAM = 5
+WORDS = 20
 _BATCH = 64
 _THEIRS = 10  # photos in a burst of the baseline
 _NEVER = -1e4  # added to the logit of <end>: every caption has all words
@@ -72,7 +74,8 @@ def common(sizes: Sizes, photos: int = _THEIRS) -> Work:
 
 def rows(machine: dict, quick: bool) -> list[Row]:
     """Measure; return one row, in seconds for all photos."""
-    sizes, photos = chosen(quick), 20 if quick else PHOTOS
+    sizes = chosen(quick)
+    photos = 20 if quick else PHOTOS
     theirs = 2 if quick else _THEIRS
     contenders = {
         "ours": Contender(ours, {"sizes": sizes, "photos": photos}),

@@ -71,7 +71,8 @@ def measure(work: str, photos: int, rounds: int) -> dict:
     encoder = load_experiment("flickr8k_soft").encoder
     request = CaptionRequest((shipped_model("shipped-lstm"),))
     pipeline = load_requested(request)
-    author, count = made_by(pipeline, request), photos * _TASKS
+    author = made_by(pipeline, request)
+    count = photos * _TASKS
     identity = Encoder(encoder).identity()
     found: dict[str, list[float]] = {}
     with connected("auto") as cluster:

@@ -17,7 +17,8 @@ from benchmarks.row import Bar, Row
 from benchmarks.turns import Contender, ContenderError, Work
 from show_attend_tell.cli.main import cli
 
-_SECONDS, _ROUNDS = 60, 6
+_SECONDS = 60
+_ROUNDS = 6
 _PHOTOS = 200  # of the folder
 # What a caption of a photo needs at least: two imports and VGG16's convolutions.
 _CONVOLUTIONS = """

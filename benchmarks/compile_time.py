@@ -10,7 +10,8 @@ from benchmarks import synthetic, turns
 from benchmarks.row import Bar, Row
 from benchmarks.sizes import FULL, Sizes, chosen
 
-BAR, FIRST_BAR = Bar("ours", most=30), Bar("ours", most=20)
+BAR = Bar("ours", most=30)
+FIRST_BAR = Bar("ours", most=20)
 
 
 def padded_lengths(batch: int) -> dict:
@@ -50,14 +51,16 @@ def compiling(sizes: Sizes, lengths: list[int], precision: str = "float32") -> d
     )
     rows = np.arange(len(captions)) % sizes.batch
     data = Split("train", [], rows, captions, np.ones(len(captions)))
-    start, watch = time.perf_counter(), turns.Stopwatch()
+    start = time.perf_counter()
+    watch = turns.Stopwatch()
     objective = Likelihood(settings, model, data, [reader, reader])
     ends = [start]
     for epoch in range(2):
         for values in objective.updates(epoch):
             float(values["loss"])
             ends.append(time.perf_counter())
-    first, second = ends[len(lengths)] - start, ends[-1] - ends[len(lengths)]
+    first = ends[len(lengths)] - start
+    second = ends[-1] - ends[len(lengths)]
     return {
         "first": ends[1] - start,
         "compiling": first - second,

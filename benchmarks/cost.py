@@ -11,7 +11,9 @@ from dataclasses import dataclass
 
 from benchmarks.sizes import Sizes
 
-FLOAT, HALF = 4, 2  # bytes
+# bytes
+FLOAT = 4
+HALF = 2
 _HIDDEN = 5  # tanh of a sum by an exponential, times a weight, summed: per element
 _HIDDEN_BACK = 10  # the same again, its slope, and the gradients of P, w and h
 
@@ -104,7 +106,9 @@ def vgg19(photos: int, side: int, precision: str) -> Cost:
 
     Bytes: the photos' pixels in and float16 out; maps stay in the caches at best.
     """
-    operations, channels, edge = 0, 3, side
+    operations = 0
+    channels = 3
+    edge = side
     for width, layers in _VGG19:
         for _ in range(layers):
             operations += 2 * 9 * channels * width * edge * edge

@@ -11,9 +11,11 @@ from benchmarks.sizes import Sizes, chosen
 from benchmarks.train_step import ours as train_step
 from benchmarks.turns import Contender
 
-STEP_BAR, SEARCH_BAR = Bar("ratio", least=1.5), Bar("ratio", least=0.7)
+STEP_BAR = Bar("ratio", least=1.5)
+SEARCH_BAR = Bar("ratio", least=0.7)
 WIDTH = 256  # of the Transformer's layers, and of A, n and m of the LSTM
-_LSTM, _TRANSFORMER = "flickr8k_soft", "flickr8k_transformer"
+_LSTM = "flickr8k_soft"
+_TRANSFORMER = "flickr8k_transformer"
 _PHOTOS = 128  # written in a burst
 _SECONDS = 40
 

@@ -19,7 +19,9 @@ from show_attend_tell.inference.photos import find_photos
 from show_attend_tell.inference.pipeline import load
 from show_attend_tell.inference.result import Caption
 
-LEAST_EQUAL, MOST_DIFFERENCE = 0.995, 1e-4  # the bars
+# the bars
+LEAST_EQUAL = 0.995
+MOST_DIFFERENCE = 1e-4
 
 
 class Comparison(NamedTuple):
@@ -44,7 +46,9 @@ class Comparison(NamedTuple):
 
 def compare(pairs: Iterable[tuple[Caption, Caption]]) -> Comparison:
     """Compare the two captions of each photo; of those so far after Ctrl-C."""
-    different, attention, log_prob = [], [], []
+    different = []
+    attention = []
+    log_prob = []
     with contextlib.suppress(KeyboardInterrupt):
         for one, other in pairs:
             if one.words != other.words:
@@ -61,7 +65,8 @@ def compare(pairs: Iterable[tuple[Caption, Caption]]) -> Comparison:
 @click.option("--model", "models", multiple=True, default=("shipped", "shipped-lstm"))
 def main(folder: Path, models: tuple[str, ...]) -> None:
     """Print a line for each model, and the captions that differ."""
-    photos, reached = list(find_photos([folder])), True
+    photos = list(find_photos([folder]))
+    reached = True
     for model in models:
         engines = (
             load(model, engine=engine, photos=len(photos)).caption_inputs(photos)

@@ -12,8 +12,11 @@ from benchmarks.row import Bar, Row
 from benchmarks.turns import Contender, Work
 from show_attend_tell.data import manifest
 
-HALF_BAR, BAR = Bar("ratio", least=1.9), Bar("ratio", least=1.0)
-PHOTOS, SIDE = 256, 224  # enough photos for the faster convolutions of many
+HALF_BAR = Bar("ratio", least=1.9)
+BAR = Bar("ratio", least=1.0)
+# enough photos for the faster convolutions of many
+PHOTOS = 256
+SIDE = 224
 _THEIRS = 32  # photos in a burst of the baseline, which is scaled
 _BATCH = 32  # batch of the baseline; Keras' default, and ours
 _SECONDS = 60
@@ -117,7 +120,8 @@ def rows(machine: dict, quick: bool) -> list[Row]:
     precision = "bfloat16" if half else "float32"
     with tempfile.TemporaryDirectory() as work:
         size = write_photos(work, photos)
-        common, theirs = {"work": work, "side": side}, min(_THEIRS, photos)
+        common = {"work": work, "side": side}
+        theirs = min(_THEIRS, photos)
         contenders = {
             "ours": Contender(
                 ours, {**common, "photos": photos, "precision": precision}

@@ -17,9 +17,12 @@ from benchmarks.sizes import FULL, TINY, Sizes
 from benchmarks.turns import Contender, ContenderError, Times
 
 BATCHES = (64, 256, 1024, 4096)
-BAR_BATCH, BAR = 256, 3.0  # times the compiled common design's training step
+# times the compiled common design's training step
+BAR_BATCH = 256
+BAR = 3.0
 RESULTS = Path(__file__).with_name("gpu.json")
-BEAM, WORDS = 5, 20
+BEAM = 5
+WORDS = 20
 PRECISIONS = ("float32", "bfloat16")
 NAMES = ("ours", "eager", "compiled")
 _SECONDS = 10
@@ -31,7 +34,8 @@ def _contenders(work: str, options: dict, theirs: dict) -> dict[str, Contender]:
     """Return our contender of one work and PyTorch's, eager and compiled."""
     from benchmarks import gpu_theirs  # PyTorch, in the child too
 
-    ours, common = getattr(gpu_ours, work), getattr(gpu_theirs, work)
+    ours = getattr(gpu_ours, work)
+    common = getattr(gpu_theirs, work)
     return {
         "ours": Contender(ours, options, gpu_ours.ENVIRONMENT),
         "eager": Contender(common, {**options, **theirs, "compiled": False}),
@@ -44,7 +48,8 @@ def _measured(contenders: dict[str, Contender], seconds: float) -> tuple[Times, 
     try:
         return turns.compare(contenders, seconds), {}
     except ContenderError:
-        times, failed = Times({}, {}), {}
+        times = Times({}, {})
+        failed = {}
     for name, contender in contenders.items():
         try:
             own = turns.compare({name: contender}, seconds)
@@ -69,7 +74,8 @@ def _row(work: str, batch: int, precision: str, found, cost: Cost, about) -> dic
     times, failed = found
     median = {name: times.median(name) for name in times.seconds}
     peaks = {name: facts.get("peak") for name, facts in times.facts.items()}
-    rates, ours = about["rates"], median.get("ours")
+    rates = about["rates"]
+    ours = median.get("ours")
     captions = batch if work == "train_step" else 1  # in a unit
     return {
         "work": work,
@@ -94,7 +100,8 @@ def _per(cost: Cost, units: int) -> Cost:
 
 def _plan(sizes: Sizes, side: int, precision: str):
     """Yield work, contenders and the cost of a unit, at one batch and precision."""
-    batch, common = sizes.batch, {"precision": precision}
+    batch = sizes.batch
+    common = {"precision": precision}
     steps = {"sizes": sizes, "steps": _STEPS, **common}
     cost = training_step(sizes, precision)
     yield "train_step", _contenders("train_step", steps, {}), cost
@@ -180,7 +187,8 @@ def main(batches: str, small: bool, output: Path) -> None:
         )
     gpu = f"{about['gpu'] or 'no GPU'}"
     click.echo("\n".join([gpu, *machine.lines(about)]))
-    rows, side = [], 32 if small else 224
+    rows = []
+    side = 32 if small else 224
     for batch in map(int, batches.split(",")):
         sizes = dataclasses.replace(TINY if small else FULL, batch=batch)
         for precision in PRECISIONS:

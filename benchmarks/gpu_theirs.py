@@ -47,7 +47,8 @@ def device() -> dict:
 
 def rates(side: int, copied: int) -> dict[str, float]:
     """Return operations a second in products and bytes a second in a copy."""
-    where, found = _device(), {}
+    where = _device()
+    found = {}
     for kind in (torch.float32, torch.bfloat16):
         a, b = (torch.randn(side, side, device=where).to(kind) for _ in range(2))
 
@@ -118,7 +119,8 @@ def decode(
 
 def vgg19() -> nn.Sequential:
     """Return VGG19 up to block5_conv4 and its ReLU."""
-    layers, channels = [], 3
+    layers = []
+    channels = 3
     for block, (width, convolutions) in enumerate(_VGG19):
         layers += [nn.MaxPool2d(2)] if block else []
         for _ in range(convolutions):

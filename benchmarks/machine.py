@@ -140,7 +140,8 @@ def lines(machine: dict) -> list[str]:
 def best_rate(work: Callable[[], object], amount: float, seconds: float = 1.0) -> float:
     """Repeat `work` for some time; return the best `amount` a second."""
     work()
-    fastest, end = float("inf"), time.perf_counter() + seconds
+    fastest = float("inf")
+    end = time.perf_counter() + seconds
     while (start := time.perf_counter()) < end:
         work()
         fastest = min(fastest, time.perf_counter() - start)

@@ -12,8 +12,11 @@ from benchmarks import feature_file, synthetic, turns
 from benchmarks.row import Bar, Row
 from benchmarks.sizes import FULL, TINY, Sizes
 
-MEMORY_BAR, START_BAR = Bar("ours", most=2.5), Bar("ours", most=20)
-PHOTOS, VOCABULARY, STEPS = 123_287, 10_000, 25
+MEMORY_BAR = Bar("ours", most=2.5)
+START_BAR = Bar("ours", most=20)
+PHOTOS = 123_287
+VOCABULARY = 10_000
+STEPS = 25
 _HELD_OUT = 5000  # photos of validation and of test in Karpathy's split
 _PER_PHOTO = 5
 _DISTINCT = 256  # distinct photos; all others repeat their bytes
@@ -93,7 +96,8 @@ def train(work: str, started: float, steps: int, changed: list[str]) -> dict:
     from show_attend_tell.config import experiments
     from show_attend_tell.training import train as training
 
-    result, watch = {}, turns.Stopwatch()
+    result = {}
+    watch = turns.Stopwatch()
 
     class Watched(training.Trainer):
         """The trainer, interrupted after some steps."""

@@ -20,7 +20,8 @@ from benchmarks.row import Bar, Row
 from benchmarks.turns import Contender, Work
 
 PHOTOS = 4
-_SECONDS, _ROUNDS = 90, 12
+_SECONDS = 90
+_ROUNDS = 12
 _START = 0.3  # seconds until the busy processes compute
 
 

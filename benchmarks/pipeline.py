@@ -14,8 +14,10 @@ from benchmarks.row import Bar, Row
 from benchmarks.sizes import Sizes, chosen
 
 BAR = Bar("ratio", most=1.05)
-_PHOTOS, _PER_PHOTO = 2000, 5
-_ROUNDS, _STEPS = 3, 20
+_PHOTOS = 2000
+_PER_PHOTO = 5
+_ROUNDS = 3
+_STEPS = 20
 _DRAINED = 6  # steps after which the batches that were prefetched are used up
 
 

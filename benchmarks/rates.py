@@ -95,7 +95,8 @@ def captions(photos: str | None) -> dict:
     request = CaptionRequest((shipped_model("shipped-lstm"),))
     before = time.process_time()
     pipeline = load_requested(request)
-    author, encoder = made_by(pipeline, request), pipeline.encoder.identity()
+    author = made_by(pipeline, request)
+    encoder = pipeline.encoder.identity()
     worker = cluster.shard_writer(request, author, encoder, 10**6)
     with tempfile.TemporaryDirectory() as folder:
         files = tuple(_files(photos, folder))
@@ -131,7 +132,8 @@ def metadata() -> dict:
     from show_attend_tell.data.features import FeatureReader
     from show_attend_tell.data.manifest import Photo, read_manifest, write_manifest
 
-    found, ids = {}, [f"{k:010d}_0123456789.jpg" for k in range(_ROWS)]
+    found = {}
+    ids = [f"{k:010d}_0123456789.jpg" for k in range(_ROWS)]
     words = "a brown dog runs across the wet grass with a red ball"
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "manifest.jsonl")

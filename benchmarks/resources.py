@@ -18,7 +18,8 @@ V100 = 60.23e-3 / 64  # seconds of a photo by VGG16 in float16, batch 64; publis
 _MEASURED = "measured"
 # github.com/PaddlePaddle/Paddle, paddle/contrib/float16/float16_benchmark.md, batch 64;
 # github.com/jcjohnson/cnn-benchmarks, batch 16
-_PADDLE, _JOHNSON = "published: Paddle", "published: cnn-benchmarks"
+_PADDLE = "published: Paddle"
+_JOHNSON = "published: cnn-benchmarks"
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,9 @@ FIGURE = Path(__file__).parents[1] / "docs" / "images" / "scale.png"
 WORKERS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)  # in the figure
 TABULATED = (1, 10, 100, 1000)
 _ATTEMPTS = 4  # as in cluster.pool
-_STEPS, _SEGMENTS = 2000, 5000  # simulated updates, and stretches between checkpoints
+# simulated updates, and stretches between checkpoints
+_STEPS = 2000
+_SEGMENTS = 5000
 _NEVER = math.inf
 
 
@@ -160,7 +162,10 @@ def run_queue(
     events: list[tuple[float, int, bool, int | None]] = []  # (end, worker, alive, task)
     again: deque[int] = deque()
     attempts: Counter[int] = Counter()
-    following, left, free, deaths = 0, tasks, 0.0, 0
+    following = 0
+    left = tasks
+    free = 0.0
+    deaths = 0
 
     def begin(now: float, worker: int, task: int | None) -> None:
         seconds, life = next(draw)
@@ -303,7 +308,8 @@ def features_table(a: Assumptions) -> str:
     head += (f"{medium}: time, USD", f"{large}: time, USD", "efficiency")
     lines = []
     for workers in TABULATED:
-        cells, shares = [], []
+        cells = []
+        shares = []
         for photos in PHOTOS:
             seconds = features(photos, workers, a).seconds
             shares.append(f"{photos * a.photo / (workers * seconds):.1%}")
@@ -319,7 +325,8 @@ def training_table(a: Assumptions) -> str:
     lines = []
     for workers in TABULATED:
         interval = checkpoint_interval(a.checkpoint, a.mtbf / workers)
-        update, kept = update_seconds(workers, a), availability(workers, a)
+        update = update_seconds(workers, a)
+        kept = availability(workers, a)
         lines.append(
             (
                 f"{workers:,}",

@@ -9,7 +9,9 @@ import numpy as np
 
 from show_attend_tell.data.vocabulary import END, PAD, START
 
-BEAM, WORDS, BATCH = 5, 20, 64
+BEAM = 5
+WORDS = 20
+BATCH = 64
 
 
 def curve(
@@ -68,7 +70,8 @@ def _train(annotations, captions, unseen, words, times):
     model = torch_design.CommonDesign(sizes)
     optimizer = torch_design.make_optimizer(model)
     annotations, unseen = map(torch.from_numpy, (annotations, unseen))
-    batches, taken = _batches(captions), 0.0
+    batches = _batches(captions)
+    taken = 0.0
     for end in times:
         model.train()
         while taken < end:
@@ -89,7 +92,8 @@ def _train(annotations, captions, unseen, words, times):
 
 def _batches(captions):
     """Yield batches without end: photos, inputs, targets, descending lengths."""
-    rng, size = np.random.default_rng(1), min(BATCH, len(captions))
+    rng = np.random.default_rng(1)
+    size = min(BATCH, len(captions))
     while True:
         order = rng.permutation(len(captions))
         for first in range(0, len(order) - size + 1, size):

@@ -83,7 +83,8 @@ def batch(rng: np.random.Generator, sizes: Sizes) -> tuple[np.ndarray, ...]:
     B, *_, K, T = sizes.letters
     ids = np.stack(tokens(rng, [T - 1] * B, K))
     start, end = (np.full((B, 1), SPECIAL.index(s), np.int32) for s in SPECIAL[1:3])
-    inputs, targets = np.hstack([start, ids]), np.hstack([ids, end])
+    inputs = np.hstack([start, ids])
+    targets = np.hstack([ids, end])
     return features(rng, B, sizes), inputs, targets
 
 
@@ -91,7 +92,8 @@ class MemoryReader:
     """Features in memory with the interface of :class:`data.features.FeatureReader`."""
 
     def __init__(self, values: np.ndarray):
-        self._values, self.shape = values, values.shape
+        self._values = values
+        self.shape = values.shape
 
     def read(self, rows: Sequence[int]) -> np.ndarray:
         """Return the features of some rows."""

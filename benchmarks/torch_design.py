@@ -11,7 +11,9 @@ from torch import Tensor, nn
 
 from benchmarks.sizes import Sizes
 
-PAD, START, END = 0, 1, 2
+PAD = 0
+START = 1
+END = 2
 
 
 class Attention(nn.Module):
@@ -42,7 +44,8 @@ class CommonDesign(nn.Module):
         self.embedding = nn.Embedding(K, m)
         self.dropout = nn.Dropout(dropout)
         self.decode_step = nn.LSTMCell(m + D, n)
-        self.init_h, self.init_c = nn.Linear(D, n), nn.Linear(D, n)
+        self.init_h = nn.Linear(D, n)
+        self.init_c = nn.Linear(D, n)
         self.f_beta = nn.Linear(n, D)
         self.fc = nn.Linear(n, K)
 
@@ -156,7 +159,8 @@ def beam_search(
         totals = scores.unsqueeze(1) + torch.log_softmax(model.fc(h), dim=1)
         width = min(beam - len(ended), totals.numel())
         scores, index = totals.flatten().topk(width)
-        parents, words = index // model.vocabulary, index % model.vocabulary
+        parents = index // model.vocabulary
+        words = index % model.vocabulary
         sentences = [
             [*sentences[p], w]
             for p, w in zip(parents.tolist(), words.tolist(), strict=True)
@@ -171,8 +175,11 @@ def beam_search(
             break
         sentences = [sentences[k] for k in unfinished]
         kept = torch.tensor(unfinished, device=a.device)
-        parents, words, scores = parents[kept], words[kept], scores[kept]
-        h, c = h[parents], c[parents]
+        parents = parents[kept]
+        words = words[kept]
+        scores = scores[kept]
+        h = h[parents]
+        c = c[parents]
         a = annotations.expand(len(unfinished), -1, -1).contiguous()
     live = list(zip(sentences, scores.tolist(), strict=True)) if unfinished else []
     return max(ended or live, key=lambda pair: pair[1])

@@ -9,7 +9,9 @@ from benchmarks.sizes import Sizes, chosen
 from benchmarks.turns import Contender, Work
 
 BAR = Bar("ratio", least=6)
-_OURS, _THEIRS = 4, 2  # steps in a burst
+# steps in a burst
+_OURS = 4
+_THEIRS = 2
 _SECONDS = 45
 
 

@@ -210,7 +210,8 @@ def compare(
         for name, contender in contenders.items():
             processes.append(_Process(name, contender))
             processes[-1].answer()  # ready, before the next one starts
-        start, taken = time.monotonic(), {name: [] for name in contenders}
+        start = time.monotonic()
+        taken = {name: [] for name in contenders}
         cores = {name: [] for name in contenders}
         for number in range(rounds):
             if number >= _LEAST and time.monotonic() - start > seconds:

@@ -29,7 +29,8 @@ from show_attend_tell.runtime.untrusted import (
 
 PHOTOS = "photos"  # folder of unpacked photos, beside the manifest
 # Bits of an entry's flags, and the methods of compression that zipfile has.
-_ENCRYPTED, _UTF_8 = 1, 1 << 11
+_ENCRYPTED = 1
+_UTF_8 = 1 << 11
 _METHODS = (
     *(zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA),
 )
@@ -167,7 +168,8 @@ class DataFolder:
                 f"{folder}: no such folder; name the folder that holds the photos "
                 "and captions"
             )
-        self.folder, self._unpacked = folder.absolute(), prepared / PHOTOS
+        self.folder = folder.absolute()
+        self._unpacked = prepared / PHOTOS
         self.problems = Problems()
         self.found_twice: set[str] = set()
         self.photos: dict[str, Path] = {}
@@ -260,7 +262,8 @@ class DataFolder:
         Raises:
             DataError: the disk is full or cannot be written.
         """
-        sizes, damaged = {}, set()
+        sizes = {}
+        damaged = set()
         if self._unpacked.is_dir():
             with os.scandir(self._unpacked) as entries:
                 sizes = {entry.name: entry.stat().st_size for entry in entries}

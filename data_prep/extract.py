@@ -357,7 +357,8 @@ def encode_photos(
     Returns:
         (n, L, D) float16, zeros where there is a problem, and n reasons.
     """
-    features, reasons = [], []
+    features = []
+    reasons = []
     while batch := list(itertools.islice(photos, BATCH)):
         squares, problems = zip(*batch, strict=True)
         encoded = encoder.encode(np.stack(squares))  # (b, S, S, 3) -> (b, L, D)

@@ -90,7 +90,8 @@ class Part(NamedTuple):
 
     def digest(self, problems: Sequence[str], checksums: Sequence[int]) -> np.bytes_:
         """Return the attribute ``digest``, see :func:`data.features.index_digest`."""
-        identity, ids = json.dumps(self.identity), self.image_ids
+        identity = json.dumps(self.identity)
+        ids = self.image_ids
         text = index_digest(identity, self.mirrored, ids, problems, checksums)
         return np.bytes_(text)
 

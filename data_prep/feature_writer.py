@@ -51,7 +51,8 @@ from show_attend_tell.runtime.untrusted import parse_json, read_text_bytes, read
 _REMEDY = "pass --overwrite to replace the features, or move them"
 PART_ROWS = 256  # photos: half a minute of VGG16 on one core, 5 MB
 # Bytes of HDF5's structures: of the file, and for each row of its indices and texts.
-_OVERHEAD, _ROW_OVERHEAD = 1 << 16, 256
+_OVERHEAD = 1 << 16
+_ROW_OVERHEAD = 256
 
 
 class FeatureWriter:

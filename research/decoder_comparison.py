@@ -36,7 +36,8 @@ from show_attend_tell.runtime.files import atomic_write
 
 _BATCH = 50  # photos read together
 _WORDS = 12  # the most frequent words, each a column
-_DPI, _VIEW = 130, 448
+_DPI = 130
+_VIEW = 448
 
 
 def read_captions(models, reader, data, captions):

@@ -22,8 +22,12 @@ _FONTS = (
     "cmss10",
     "cmtt10",
 )
-_SIDE, _SIZE = 80, 56  # of the drawing and of a digit in it, in pixels
-_TURN, _SLANT = math.radians(18), 0.3  # at most, to either side
+# of the drawing and of a digit in it, in pixels
+_SIDE = 80
+_SIZE = 56
+# at most, to either side
+_TURN = math.radians(18)
+_SLANT = 0.3
 _STRETCH = 0.25  # at most, of the width
 
 
@@ -44,13 +48,16 @@ def drawn_digits(count: int, seed: int = 0) -> Digits:
 
 def _draw(text: str, font, rng: np.random.Generator) -> np.ndarray:
     """Draw a digit, (28, 28) uint8."""
-    image, middle = Image.new("L", (_SIDE, _SIDE)), _SIDE / 2
+    image = Image.new("L", (_SIDE, _SIDE))
+    middle = _SIDE / 2
     ImageDraw.Draw(image).text((middle, middle), text, 255, font, anchor="mm")
     turn, slant, stretch = rng.uniform(-1, 1, 3) * (_TURN, _SLANT, _STRETCH)
-    cos, sin = math.cos(turn), math.sin(turn)
+    cos = math.cos(turn)
+    sin = math.sin(turn)
     # Pillow's matrix maps points of the result to points of the source.
     matrix = np.array([[cos, -sin], [sin, cos]]) @ [[1 + stretch, slant], [0, 1]]
     shift = middle - matrix @ (middle, middle)
     values = [*matrix[0], shift[0], *matrix[1], shift[1]]
-    kind, filtering = Image.Transform.AFFINE, Image.Resampling.BILINEAR
+    kind = Image.Transform.AFFINE
+    filtering = Image.Resampling.BILINEAR
     return digit_of_image(image.transform(image.size, kind, values, filtering))

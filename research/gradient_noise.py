@@ -38,13 +38,17 @@ from show_attend_tell.models.lstm.hard_attention import (
     location_log_probs,
 )
 
-T, BATCH, DRAWS = 5, 32, 100
+T = 5
+BATCH = 32
+DRAWS = 100
 UPDATES = (0, 100, 1000)
 KINDS = ("no baseline", "moving baseline", "other samples")
 # Side of the grid and samples in training; conv5_3 has 14 x 14 locations.
-SIZES, SEEDS = ((2, 1), (7, 1), (14, 1), (14, 5)), (1, 2, 3)
+SIZES = ((2, 1), (7, 1), (14, 1), (14, 5))
+SEEDS = (1, 2, 3)
 F_ATT = ("w_a_0", "b_a_0", "w_h", "w_att")
-SPECIAL, DROPPED = ("<pad>", "<start>", "<end>", "<unk>"), ("a", "of")
+SPECIAL = ("<pad>", "<start>", "<end>", "<unk>")
+DROPPED = ("a", "of")
 PART = 4  # captions whose sequences are summed together
 # Weights of the authors' code: both terms weigh the batch size times their constants.
 AUTHORS = {"entropy_weight": 0.002 * BATCH, "reinforce_weight": BATCH}
@@ -164,7 +168,8 @@ def sampler(model):
 def measure(grid, length, trained, kinds, updates):
     """Train a model of each kind in ``trained`` and yield its scores, as of a run."""
     a, inputs, targets, words = read_scenes(grid, length)
-    width, batch = a.shape[2], (a[:BATCH], inputs[:BATCH], targets[:BATCH])
+    width = a.shape[2]
+    batch = (a[:BATCH], inputs[:BATCH], targets[:BATCH])
     probe = build(words, width, grid, **PLAIN)
     exact = enumerator(probe, grid**2, length)
     samplers = {}
@@ -176,7 +181,8 @@ def measure(grid, length, trained, kinds, updates):
     for name, settings in trained.items():
         model = build(words, width, grid, **settings)
         model.compile(optimizer=keras.optimizers.Adam(3e-3), jit_compile=False)
-        x, done = {"annotations": a, "tokens": inputs}, 0
+        x = {"annotations": a, "tokens": inputs}
+        done = 0
         rng = np.random.default_rng(1)
         for total in updates:
             for _ in range(total - done):

@@ -55,7 +55,9 @@ from show_attend_tell.training.optimizer import make_optimizer
 
 _WHITE = 255
 _SHOWN = ("loss", "error", "word_loss")
-_ESTIMATING, _ESTIMATED = 40, 128  # batches of the statistics, and crops of a batch
+# batches of the statistics, and crops of a batch
+_ESTIMATING = 40
+_ESTIMATED = 128
 
 
 class Task(NamedTuple):
@@ -85,7 +87,8 @@ class Task(NamedTuple):
 
 def make_pictures(key, images, settings):
     """Return :func:`digits.data.make_pictures` of all digits, (N, H, H) uint8."""
-    N, H = len(images), settings.canvas
+    N = len(images)
+    H = settings.canvas
     if H == DIGIT and not settings.clutter:
         return images
     place, *clutter = jax.random.split(key, 1 + settings.clutter)
@@ -107,7 +110,8 @@ def _windows(start, side: int) -> tuple:
 
 def _add(sums, pieces, key):
     """Add pieces (N, side, side) to pictures (N, H, H) at random places."""
-    (N, H, _), side = sums.shape, pieces.shape[1]
+    N, H, _ = sums.shape
+    side = pieces.shape[1]
     start = jax.random.randint(key, (N, 2), 0, H - side + 1)
     number = jnp.arange(N)[:, None, None]
     return sums.at[number, *_windows(start, side)].add(pieces.astype("int32"))
@@ -150,7 +154,8 @@ def generation(experiment, digits) -> Task:
 
 def reading(experiment, words) -> Task:
     """Return the training of a reader of words."""
-    images, settings = words.images, experiment.training
+    images = words.images
+    settings = experiment.training
     targets = encode_words(words.words)  # (N, 24)
     longest = int((targets != PAD).sum(axis=1).max())
 
@@ -193,7 +198,8 @@ READ_SPLIT = {
 
 def update_of(model: keras.Model, task: Task) -> Callable:
     """Return an update, a pure function of a state and the inputs of a batch."""
-    rest, optimizer = model.non_trainable_variables, model.optimizer
+    rest = model.non_trainable_variables
+    optimizer = model.optimizer
 
     def update(state, inputs):
         weights, others, optimizing = state
@@ -215,7 +221,8 @@ def update_of(model: keras.Model, task: Task) -> Callable:
 
 def epoch_of(model: keras.Model, task: Task, batch: int) -> Callable:
     """Return an epoch, a function of the data and the seeds' states, keys and draws."""
-    update, steps = update_of(model, task), task.count // batch
+    update = update_of(model, task)
+    steps = task.count // batch
 
     def epoch(data, state, key, drawn):
         made, order, noise = jax.random.split(key, 3)
@@ -236,7 +243,8 @@ def epoch_of(model: keras.Model, task: Task, batch: int) -> Callable:
 
 def train(experiments: list) -> list[keras.Model]:
     """Train an experiment with several seeds; return the models to save."""
-    first, settings = experiments[0], experiments[0].training
+    first = experiments[0]
+    settings = experiments[0].training
     if getattr(settings, "init_from", ""):
         raise ConfigError(
             "`training.init_from` must be empty here. Received: "
@@ -244,10 +252,8 @@ def train(experiments: list) -> list[keras.Model]:
         )
     task = TASKS[first.task](first, READ_SPLIT[first.task](first, WORK, "train"))
     batch = min(settings.batch_size, task.count)
-    models, states = (
-        [MODELS[first.task].build(experiment) for experiment in experiments],
-        [],
-    )
+    models = [MODELS[first.task].build(experiment) for experiment in experiments]
+    states = []
     for model in models:
         optimizer = make_optimizer(settings, settings.epochs * (task.count // batch))
         model.compile(optimizer=optimizer)
@@ -256,7 +262,8 @@ def train(experiments: list) -> list[keras.Model]:
         states.append(tuple([variable.value for variable in x] for x in groups))
     # By way of NumPy: a weak type would change in the first epoch, which is compiled.
     state = jax.tree.map(lambda *x: jnp.asarray(np.stack(x)), *states)
-    epoch, data = epoch_of(models[0], task, batch), jax.device_put(task.data)
+    epoch = epoch_of(models[0], task, batch)
+    data = jax.device_put(task.data)
     seeds = [experiment.training.seed for experiment in experiments]
     started = time.monotonic()
     for number in range(settings.epochs):
@@ -285,7 +292,8 @@ def train(experiments: list) -> list[keras.Model]:
 
 
 def _groups(model: keras.Model) -> tuple:
-    others, optimizer = model.non_trainable_variables, model.optimizer.variables
+    others = model.non_trainable_variables
+    optimizer = model.optimizer.variables
     return model.trainable_variables, others, optimizer
 
 
@@ -312,7 +320,8 @@ def main() -> None:
     given = parser.parse_args()
     if keras.backend.backend() != "jax":
         parser.error("Keras must use JAX; set KERAS_BACKEND=jax")
-    row, started = rows[given.row], time.monotonic()
+    row = rows[given.row]
+    started = time.monotonic()
     changes = [*changes_of(given.row, rows), *given.set]
     experiment = load_experiment(row.get("experiment", ""), changes)
     if experiment.task not in TASKS or "of" in row:

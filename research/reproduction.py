@@ -40,7 +40,8 @@ RESULTS = ROOT / "experiments" / "reproduction"
 PAGE = ROOT / "docs" / "reproduction.md"
 NOT_RUN = "not run yet"
 VERDICTS = ("reproduced", "partly", "not", "untestable here", "not claimed")
-RUNS, WORK = Path("experiments/runs"), Path("prepared")
+RUNS = Path("experiments/runs")
+WORK = Path("prepared")
 TRAINED = "trained.json"  # in a run of research/jax_training.py: how it was trained
 _DIGITS = 4  # decimals in result files
 _SHARES = {"exact_match", "pointing", "pointing_centre", "pointing_mass"}
@@ -82,7 +83,8 @@ def changes_of(name: str, rows: dict, seed: int = 1) -> list[str]:
 
     ``seed`` is that of the run that training starts from, with ``after``.
     """
-    row, first = rows[name], []
+    row = rows[name]
+    first = []
     if "of" in row:
         first = rows[row["of"]].get("set", [])
     if "after" in row:
@@ -96,7 +98,8 @@ def commands(name: str, rows: dict, seeds: list, data: str = "DIR") -> dict:
 
     ``eval`` has those of each seed.
     """
-    row, run = rows[name], rows[name].get("of", name)
+    row = rows[name]
+    run = rows[name].get("of", name)
     experiment = ["-e", row["experiment"]]
     changed = changes_of(name, rows, seeds[0])
     changes = [x for change in changed for x in ("--set", change)]
@@ -125,9 +128,11 @@ def run_row(
         data: the folder of archives or files, for ``prepare``.
         options: further options of ``train``.
     """
-    row, found = rows[name], []
+    row = rows[name]
+    found = []
     about = {"revision": git_revision(), "machine": _machine()}
-    verbs, done = commands(name, rows, seeds, data), []
+    verbs = commands(name, rows, seeds, data)
+    done = []
     experiment = load_experiment(row["experiment"], changes_of(name, rows, seeds[0]))
     if not _is_prepared(experiment.data):
         command = _run("prepare", verbs["prepare"])
@@ -135,7 +140,8 @@ def run_row(
     if experiment.task == "caption":
         mirrored = experiment.encoder.mirror and "train" in verbs
         splits = (None, "train") if mirrored else (None,)
-        folder, encoder = WORK / experiment.data.name, experiment.encoder
+        folder = WORK / experiment.data.name
+        encoder = experiment.encoder
         files = [feature_path(folder, encoder, split) for split in splits]
         if not all(file.exists() for file in files):
             done.append(_run("features", verbs["features"]))
@@ -238,7 +244,8 @@ def listing(rows: dict, results: dict) -> list[str]:
     lines = [["row", "cost", "state"]]
     for name, row in rows.items():
         result = results.get(name, {})
-        missing, source = missing_seeds(row, result), result.get("source", "measured")
+        missing = missing_seeds(row, result)
+        source = result.get("source", "measured")
         state = source if result else NOT_RUN
         if result and missing:
             state += f", without seed {', '.join(map(str, missing))}"
@@ -279,7 +286,8 @@ def page(claims: dict, rows: dict, results: dict) -> str:
 
 def _cells_of(name: str, row: dict, scores: list[str], result: dict) -> list:
     """Return the cells of a row: of each run, and of the seeds that were not run."""
-    what, lines = f"{row['what']} (`{name}`)", []
+    what = f"{row['what']} (`{name}`)"
+    lines = []
     for run in result.get("runs", []):
         label = f"{what}, {run['label']}" if "label" in run else what
         values = [_cell(score, run) for score in scores]

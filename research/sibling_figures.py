@@ -47,7 +47,8 @@ def draw_canvases(experiment, digits, path: Path) -> Image.Image:
     """Return the canvases of the first validation pictures."""
     model = GENERATORS.load(path, experiment)
     binary = held_out_binary(digits, experiment.data, "val")[:_ROWS]
-    images, s = binary.astype(np.float32) / 255, model.settings
+    images = binary.astype(np.float32) / 255
+    s = model.settings
     noise = np.random.default_rng(0).standard_normal((_ROWS, s.steps, s.latent))
     given = (images, noise.astype(np.float32))
     outputs = model.draw(*map(ops.convert_to_tensor, given))

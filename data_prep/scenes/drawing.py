@@ -76,7 +76,8 @@ def draw_shapes(
 
 def _tint(colour: str, generator: np.random.Generator) -> np.ndarray:
     hue = (COLOURS[colour] + generator.uniform(-_HUE_JITTER, _HUE_JITTER)) % 1.0
-    saturation, value = generator.uniform(0.8, 1.0), generator.uniform(0.7, 1.0)
+    saturation = generator.uniform(0.8, 1.0)
+    value = generator.uniform(0.7, 1.0)
     return np.array(colorsys.hsv_to_rgb(hue, saturation, value), np.float32)
 
 
@@ -117,7 +118,8 @@ def _clouds(side: int, generator: np.random.Generator) -> np.ndarray:
 
 def _stripes(side: int, generator: np.random.Generator) -> np.ndarray:
     x, y = _positions(side)
-    angle, waves = generator.uniform(0.0, math.pi), generator.uniform(3.0, 12.0)
+    angle = generator.uniform(0.0, math.pi)
+    waves = generator.uniform(3.0, 12.0)
     distance = x * math.cos(angle) + y * math.sin(angle)
     return np.sin(2.0 * math.pi * waves * distance)
 
@@ -137,7 +139,9 @@ def _mask(shape: Shape, side: int, tilt: float) -> np.ndarray:
     """Compute the share of each pixel that the shape covers, (side, side), 0..1."""
     large = side * _SUPERSAMPLING
     canvas = Image.new("L", (large, large))
-    x, y, radius = shape.x * large, shape.y * large, shape.size * large / 2.0
+    x = shape.x * large
+    y = shape.y * large
+    radius = shape.size * large / 2.0
     corners = [
         (
             x + radius * reach * math.sin(math.radians(angle + tilt)),
@@ -151,7 +155,8 @@ def _mask(shape: Shape, side: int, tilt: float) -> np.ndarray:
 
 def _cross_outline() -> list[tuple[float, float]]:
     """Return a plus sign with arms of 0.36 of its height in width."""
-    reach, half_width = math.hypot(0.36, 1.0), math.degrees(math.atan(0.36))
+    reach = math.hypot(0.36, 1.0)
+    half_width = math.degrees(math.atan(0.36))
     corners = []
     for arm in (0.0, 90.0, 180.0, 270.0):
         corners += [(arm - half_width, 1.0), (arm + half_width, 1.0)]

@@ -77,7 +77,8 @@ def _write(
 ) -> Prepared:
     """Write the vocabulary, also of the sets of ``data.also``, then the manifest."""
     preparation.record(problems)
-    experiment, folder = preparation.experiment, preparation.folder
+    experiment = preparation.experiment
+    folder = preparation.folder
     settings = experiment.data
     further = read_photos(experiment, folder.parent, further=True)
     vocabulary, coverage = _vocabulary([*photos, *further], settings, problems.notes)
@@ -195,9 +196,12 @@ def join_by_name(
     Raises:
         DataError: the folder has no photos.
     """
-    problems, splits, found_twice = data.problems, {}, set()
+    problems = data.problems
+    splits = {}
+    found_twice = set()
     if places is None:
-        places, found_twice = data.photos, data.found_twice
+        places = data.photos
+        found_twice = data.found_twice
         if not places:
             raise DataError(
                 f"{data.folder}: no photo is in this folder, below it or in a zip "

@@ -37,7 +37,8 @@ from show_attend_tell.data.manifest import Photo
 from show_attend_tell.data.unicode_text import in_one_form
 from show_attend_tell.runtime.errors import DataError
 
-CSV, JSON_LINES = "captions.csv", "captions.jsonl"
+CSV = "captions.csv"
+JSON_LINES = "captions.jsonl"
 KAGGLE = "captions.txt"
 METADATA = ("metadata.csv", "metadata.jsonl")
 _SPLIT_IN_NAME = re.compile(f"(?<![a-z])({'|'.join(SPLITS)})(?![a-z])")

@@ -187,7 +187,8 @@ def _read_karpathy(file: TextFile, problems: Problems) -> tuple[Captions, Lists]
     lists: Lists = {}
     kinds = {"filename": str, "split": str, "sentences": list}
     for row in rows(file, parse_annotations(file), "images", kinds, problems):
-        name, split = row["filename"], row["split"]
+        name = row["filename"]
+        split = row["split"]
         if name in captions:
             problems.add(Problem.DUPLICATE_ID, f"{file.label}: {name}")
         lists.setdefault("train" if split == "restval" else split, []).append(name)
@@ -206,7 +207,8 @@ def read_annotations(data: DataFolder, year: int) -> tuple[Captions, Lists]:
         texts = read_annotations_file(file, parse_annotations(file), data.problems)
         for name in sorted(texts.keys() & captions.keys()):
             data.problems.add(Problem.DUPLICATE_ID, name)
-        captions, lists[split] = {**texts, **captions}, list(texts)
+        captions = {**texts, **captions}
+        lists[split] = list(texts)
     return captions, lists
 
 

@@ -103,7 +103,8 @@ def compare(part: str, before: Path, after: Path) -> list[str]:
         return sentences.compare(before, after)
     if part == "scores":
         return scores.compare(before, after)
-    old, new = transcript.read(before), transcript.read(after)
+    old = transcript.read(before)
+    new = transcript.read(after)
     lines = transcript.differences(old, new)
     if lines:
         title = "\nDifferences of the transcript, for CHANGELOG.md:"

@@ -45,7 +45,8 @@ def differences(before: Sentences, after: Sentences) -> list[str]:
     """Return a line for each photo whose sentence or log p changed, or is missing."""
     lines = []
     for photo in sorted(before.keys() | after.keys()):
-        old, new = before.get(photo), after.get(photo)
+        old = before.get(photo)
+        new = after.get(photo)
         if old is None or new is None:
             lines.append(f"{photo}: {old} -> {new}")
         elif old[0] != new[0]:
@@ -61,7 +62,8 @@ def compare(before: Path, after: Path) -> list[str]:
     for engine in ENGINES:
         for model in MODELS:
             name = f"{engine}-{model}.jsonl"
-            old, new = read(before / name), read(after / name)
+            old = read(before / name)
+            new = read(after / name)
             changed = differences(old, new)
             if changed:
                 lines.append(f"{name}: {len(changed)} of {len(old)} sentences changed")

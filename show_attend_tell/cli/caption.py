@@ -177,7 +177,8 @@ def _caption_on_cluster(request, photos, out, options) -> None:
     """Caption photos into a folder of shards; exit with 1 if a photo has no caption."""
     from show_attend_tell.cluster.captions import caption_on_cluster, rate_line
 
-    where, how = options["cluster"], (options["workers"], options["shard_format"])
+    where = options["cluster"]
+    how = (options["workers"], options["shard_format"])
     report, rate = caption_on_cluster(where, request, photos, out, *how)
     failed = print_failures(report.failures)
     click.echo(report.summary())
@@ -283,14 +284,16 @@ def print_results(
         )
 
         drawn = draw_figures(results, *figures)
-    failures, left_out = 0, 0
+    failures = 0
+    left_out = 0
     for result, files in drawn:
         if as_json:
             click.echo(json.dumps(result.to_dict()))
         if isinstance(result, Failure):
             print_failures([result])
             low = isinstance(result, LowConfidence)
-            left_out, failures = left_out + low, failures + (not low)
+            left_out = left_out + low
+            failures = failures + (not low)
         elif not as_json:
             click.echo(f"{in_one_line(result.path)}: {describe(result)}")
         for figure in files:

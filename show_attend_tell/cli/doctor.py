@@ -37,7 +37,8 @@ def _check_packages() -> Iterator[plugins.Finding]:
     version = platform.python_version()
     software = f"show-attend-tell {__version__}, Python {version}"
     yield "OK", f"{software} on {platform.platform()}"
-    versions, missing = [], []
+    versions = []
+    missing = []
     for package in (*_PACKAGES, *_TRAINING):
         try:
             versions.append(f"{package} {metadata.version(package)}")

@@ -29,7 +29,8 @@ from show_attend_tell.runtime.errors import ShowAttendTellError, nearest
 
 _OWN_PACKAGES = ("show_attend_tell", "data_prep")
 # 128 + the signal's number, by convention of shells.
-_INTERRUPTED, _TERMINATED = 130, 143
+_INTERRUPTED = 130
+_TERMINATED = 143
 _INSTALL = "run pip install 'show-attend-tell[train]'"
 
 
@@ -115,7 +116,8 @@ def _interrupted_by_sigterm() -> Iterator[list[int]]:
         else:
             hook(unraisable)
 
-    before, hook = signal.signal(signal.SIGTERM, interrupt), sys.unraisablehook
+    before = signal.signal(signal.SIGTERM, interrupt)
+    hook = sys.unraisablehook
     sys.unraisablehook = raise_again
     try:
         yield received

@@ -42,7 +42,8 @@ from show_attend_tell.runtime.progress import progress_bar
 from show_attend_tell.runtime.untrusted import parse_json, read_text_bytes, reading
 
 SHARD_PHOTOS = 256  # a multiple of the pipeline's batch
-HEADER, INDEX = "header.json", "index.json"
+HEADER = "header.json"
+INDEX = "index.json"
 
 
 # Consecutive photos of a run: the shard to write, the photos, and those of them whose
@@ -65,10 +66,8 @@ def shard_writer(
         CaptionError: the model or the encoder differs from the driver's.
     """
     pipeline = load_requested(request, photos)
-    author_here, encoder_here = (
-        made_by(pipeline, request),
-        pipeline.engine.encoder.identity(),
-    )
+    author_here = made_by(pipeline, request)
+    encoder_here = pipeline.engine.encoder.identity()
     difference = identity_difference(encoder, encoder_here, exact=True)
     if author_here != author:
         difference = f"{author_here} instead of {author}"
@@ -80,7 +79,8 @@ def shard_writer(
 
     def write(chunk: Chunk) -> tuple[int, list[Failure]]:
         """Write a shard; return the number of captions, and the failures."""
-        rows, failures = [], []
+        rows = []
+        failures = []
         file, inputs, present = chunk
         is_present = present.__contains__
         for result in pipeline.caption_inputs(inputs, request, is_present, photos):
@@ -154,10 +154,14 @@ def caption_on_cluster(
     with connected(address) as cluster:
         pipeline = load_requested(request)
         pipeline.require_calibration(request)
-        photos, author = find_all_photos(paths), made_by(pipeline, request)
+        photos = find_all_photos(paths)
+        author = made_by(pipeline, request)
         count = sum(not isinstance(photo, Failure) for photo in photos)
         arguments = request, author, pipeline.engine.encoder.identity(), count
-        start, out, failures, written = time.perf_counter(), Path(out), {}, 0
+        start = time.perf_counter()
+        out = Path(out)
+        failures = {}
+        written = 0
         with caption_folder(out, {"made_by": author, "format": form}) as shards:
             stored = set().union(*shards.values())
             text = _stored_path if form == "parquet" else str
@@ -244,7 +248,8 @@ def _pyarrow():
 
 def _write_parquet(path: Path, rows: list[dict]) -> None:
     pyarrow = _pyarrow()
-    number, text = pyarrow.float64(), pyarrow.string()
+    number = pyarrow.float64()
+    text = pyarrow.string()
     kinds = {"log_prob": number, "score": number, "confidence": number}
     schema = pyarrow.schema([(name, kinds.get(name, text)) for name in FIELDS])
     stored = [{**row, "path": _stored_path(row["path"])} for row in rows]

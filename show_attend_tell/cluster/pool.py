@@ -102,7 +102,8 @@ class Cluster:
                 file of its item, or reports an error; or an item has ended several
                 workers.
         """
-        ray, items = self._ray, iter(items)
+        ray = self._ray
+        items = iter(items)
         first = list(itertools.islice(items, workers or max(self.processors, 1)))
         if not first:
             return

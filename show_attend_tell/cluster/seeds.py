@@ -105,7 +105,8 @@ def train_variant(series: Series, experiment: Experiment) -> Outcome:
 
     A finished run is kept; an interrupted run continues from its checkpoint.
     """
-    folder, summary = series.runs / experiment.name, None
+    folder = series.runs / experiment.name
+    summary = None
     places = experiment, series.work, series.runs
     try:
         # The process that trained the run before may not have ended yet.

@@ -152,12 +152,14 @@ def _with_epochs_of(experiment: AnyExperiment, before: AnyExperiment) -> AnyExpe
 
 def _changes(old: AnyExperiment, new: AnyExperiment) -> str:
     """Return every changed setting with its old value, empty if there is none."""
-    before, after = experiment_to_dict(old), experiment_to_dict(new)
+    before = experiment_to_dict(old)
+    after = experiment_to_dict(new)
     if old.task != new.task:
         return f"task was {quote(old.task)}"
     changes = []
     for table in {**after, **before}:
-        ours, theirs = before.get(table, {}), after.get(table, {})
+        ours = before.get(table, {})
+        theirs = after.get(table, {})
         if isinstance(ours, dict) and isinstance(theirs, dict):
             keys = [k for k in {**theirs, **ours} if ours.get(k) != theirs.get(k)]
             changes += [f"{table}.{key} was {quote(ours.get(key))}" for key in keys]

@@ -15,7 +15,9 @@ import numpy as np
 
 from show_attend_tell.runtime.hdf5_objects import require_own_data
 
-_DEFLATE, _SHUFFLE = 1, 2  # numbers of HDF5's filters
+# numbers of HDF5's filters
+_DEFLATE = 1
+_SHUFFLE = 2
 _TYPES = ("<f2", "<f4", "|i1")
 
 

@@ -97,7 +97,8 @@ def encode_captions(
     Returns:
         All non-empty captions, in order.
     """
-    photos, tokens = [], []
+    photos = []
+    tokens = []
     for position, sentences in enumerate(captions):
         for words in sentences:
             if words:
@@ -309,9 +310,11 @@ def measure_deviation(
     total = squares = count = 0.0
     for start in range(0, len(chosen), 64):
         values = reader.read(chosen[start : start + 64]).astype(np.float64)
-        total, squares = total + values.sum(), squares + np.square(values).sum()
+        total = total + values.sum()
+        squares = squares + np.square(values).sum()
         count += values.size
-    mean, mean_square = total / count, squares / count
+    mean = total / count
+    mean_square = squares / count
     variance = mean_square - mean**2
     if not variance > 1e-12 * mean_square:  # the rounding of float64 sums
         raise FeatureError(

@@ -21,7 +21,9 @@ _ENDS_EARLY = re.compile(
 )
 _BOMB = re.compile(r"\((\d+) pixels\) exceeds limit of (\d+)")
 _END_OF_JPEG = b"\xff\xd9"
-_GREY, _TOLERANCE = 128, 2  # libjpeg fills in what is missing
+# libjpeg fills in what is missing
+_GREY = 128
+_TOLERANCE = 2
 _PNG_CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # by colour type
 _PNG_HEADER = 8
 _PIECE = 1 << 20  # bytes unpacked at a time

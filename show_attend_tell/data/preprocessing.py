@@ -366,9 +366,13 @@ def seen_region(photo_size: tuple[int, int], side: int, resize: str) -> Box:
         return 0.0, 0.0, float(width), float(height)
     shortest = round(side * 8 / 7)
     scale = shortest / min(width, height)
-    wide, high = round(width * scale), round(height * scale)
-    left, top = (wide - side) // 2, (high - side) // 2
-    across, down = width / wide, height / high  # photo pixels in a scaled pixel
+    wide = round(width * scale)
+    high = round(height * scale)
+    left = (wide - side) // 2
+    top = (high - side) // 2
+    # photo pixels in a scaled pixel
+    across = width / wide
+    down = height / high
     right = min((left + side) * across, width)  # rounding must not exceed it
     bottom = min((top + side) * down, height)
     return left * across, top * down, right, bottom
@@ -392,7 +396,8 @@ def to_view(image: Image.Image, side: int, resize: str, longest: int) -> np.ndar
     pixels.
     """
     region = seen_region(image.size, side, resize)
-    width, height = region[2] - region[0], region[3] - region[1]
+    width = region[2] - region[0]
+    height = region[3] - region[1]
     scale = min(1.0, longest / max(width, height))
     size = max(1, round(width * scale)), max(1, round(height * scale))
     view = image.resize(size, Image.Resampling.BICUBIC, box=region)

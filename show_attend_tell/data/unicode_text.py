@@ -51,7 +51,8 @@ def visible_text(text: str) -> str:
 
 def _kept_joiner(text: str, place: int) -> str:
     """Return the character at a place if it joins two letters, or an empty text."""
-    character, around = text[place], text[max(place - 1, 0) : place + 2]
+    character = text[place]
+    around = text[max(place - 1, 0) : place + 2]
     joins = (
         character in _JOINERS
         and len(around) == 3

@@ -25,7 +25,10 @@ from show_attend_tell.runtime.untrusted import (
     reading,
 )
 
-PAD, START, END, UNKNOWN = 0, 1, 2, 3
+PAD = 0
+START = 1
+END = 2
+UNKNOWN = 3
 SPECIAL = ("<pad>", "<start>", "<end>", "<unk>")  # their ids are their positions
 
 # The list of pycocoevalcap's PTBTokenizer, and the quotes in Treebank's spelling.

@@ -70,7 +70,8 @@ def read_captions(
     }
     names |= {in_one_form(photo): photo for photo in photos}
     rows = [(names.get(in_one_form(photo), photo), caption) for photo, caption in rows]
-    counts, captions = Counter(photo for photo, _ in rows), dict(rows)
+    counts = Counter(photo for photo, _ in rows)
+    captions = dict(rows)
     repeated = [photo for photo, count in counts.items() if count > 1]
     _require_none(path, repeated, "captioned more than once", "keep one caption each")
     unknown = captions.keys() - set(photos)

@@ -191,7 +191,8 @@ def compare_runs(
         )
     groups = _group(evaluated)
     labels = _labels([[evaluated[k] for k in group] for group in groups])
-    rows, baseline = [], None
+    rows = []
+    baseline = None
     for label, group in zip(labels, groups, strict=True):
         chosen = [{name: statistics[k][name] for name in metrics} for k in group]
         resamples = list(map(resample, chosen))
@@ -218,7 +219,8 @@ def compare_runs(
             others=others,
         )
         rows.append(row)
-    split, tokenizer = first.scores["split"], first.scores["tokenizer"]
+    split = first.scores["split"]
+    tokenizer = first.scores["tokenizer"]
     return Comparison(split, len(photos), tokenizer, tuple(rows))
 
 
@@ -266,26 +268,30 @@ def _read_run(name: str | Path, runs_folder: str | Path) -> _Run:
             experiment = load_experiment(scores["experiment"])
     except ConfigError as error:
         raise EvaluationError(f"{settings}: cannot be read: {error}") from None
-    split, suffix = Path(scores["split"]).name, path.stem.removeprefix("scores")
+    split = Path(scores["split"]).name
+    suffix = path.stem.removeprefix("scores")
     captions = read_captions(folder / f"captions-{split}{suffix}.json")
     return _Run(path, experiment, scores, suffix, captions)
 
 
 def _require_comparable(evaluated: Sequence[_Run]) -> None:
     """Raise an error unless all runs caption the same photos."""
-    first, seen = evaluated[0], set()
+    first = evaluated[0]
+    seen = set()
     for run in evaluated:
         if run.file.resolve() in seen:
             raise EvaluationError(f"{run.folder}: the run is named twice; name it once")
         seen.add(run.file.resolve())
         for key in ("split", "tokenizer"):
-            value, expected = run.scores[key], first.scores[key]
+            value = run.scores[key]
+            expected = first.scores[key]
             if value != expected:
                 raise EvaluationError(
                     f"{run.folder}: {key} must be {expected!r}, as for {first.folder}. "
                     f"Received: {value!r}; evaluate one of them again"
                 )
-        data, expected = run.experiment.data.name, first.experiment.data.name
+        data = run.experiment.data.name
+        expected = first.experiment.data.name
         if data != expected or run.captions.keys() != first.captions.keys():
             raise EvaluationError(
                 f"{run.folder}: must caption the {len(first.captions)} photos that "
@@ -311,7 +317,8 @@ def _group(evaluated: Sequence[_Run]) -> list[list[int]]:
     """Return the positions of the runs of each row, one run of each seed."""
     rows: list[tuple[object, dict[int, int]]] = []  # key, position of each seed's run
     for k, run in enumerate(evaluated):
-        key, seed = run.key, run.experiment.training.seed
+        key = run.key
+        seed = run.experiment.training.seed
         for row_key, members in rows:
             if row_key == key and seed not in members:
                 members[seed] = k

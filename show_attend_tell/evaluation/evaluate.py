@@ -254,8 +254,11 @@ def _generate(
     targets, notes = find_targets(mapped, model.encoder_identity, people)
     if people is not None and not mapped:
         notes = ("no pointing: the model has no attention",)
-    sentences, log_probs, pointing = [], [], {}
-    title, count = f"{data.name}, beam {decoding.beam}", len(data.photos)
+    sentences = []
+    log_probs = []
+    pointing = {}
+    title = f"{data.name}, beam {decoding.beam}"
+    count = len(data.photos)
     with progress_bar(count, "photo", title, shown=progress) as bar:
         for part in generate_captions(model, reader, data.rows, decoding):
             words = best_words(model, part)

@@ -67,7 +67,8 @@ def find_targets(
     Returns:
         Photo id -> target, and at most one note.
     """
-    targets, errors = {}, []
+    targets = {}
+    errors = []
     for photo in photos:
         shares = (people or {}).get(photo.id, ())
         if not photo.objects and not shares:
@@ -200,7 +201,8 @@ def point(
 
 def cell_centres(grid: tuple[int, int], region: Box) -> np.ndarray:
     """Return x and y of the centre of every cell, (L, 2), in pixels of the photo."""
-    (rows, columns), (x0, y0, x1, y1) = grid, region
+    rows, columns = grid
+    x0, y0, x1, y1 = region
     x = x0 + (np.arange(columns) + 0.5) * (x1 - x0) / columns
     y = y0 + (np.arange(rows) + 0.5) * (y1 - y0) / rows
     return np.stack(np.meshgrid(x, y), axis=-1).reshape(rows * columns, 2)

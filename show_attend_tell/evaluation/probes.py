@@ -91,7 +91,8 @@ def hide_places(
     Returns:
         Photo id -> :data:`pointing.HIDDEN` of each mention, (M, 3) in nats.
     """
-    rng, falls = np.random.default_rng(0), {photo: [] for photo in targets}
+    rng = np.random.default_rng(0)
+    falls = {photo: [] for photo in targets}
     mentions = []
     for photo, row in zip(data.photos, data.rows, strict=True):
         if target := targets.get(photo.id):
@@ -103,7 +104,8 @@ def hide_places(
     for start in range(0, len(mentions), _BATCH):
         part = zip(*mentions[start : start + _BATCH], strict=True)
         ids, rows, words, steps, inside = part
-        annotations, inside = reader.read(rows), np.stack(inside)  # (B, L, D), (B, L)
+        annotations = reader.read(rows)  # (B, L, D)
+        inside = np.stack(inside)  # (B, L)
         log_p, alpha = _read_words(model, annotations, words, steps)  # (B,), (B, L)
         after = []
         for order in (inside, smooth(alpha, model.grid), rng.random(inside.shape)):
@@ -186,7 +188,8 @@ def _requests(
         if photo.id not in targets:
             continue
         x0, y0, x1, y1 = targets[photo.id].region
-        corner, size = np.array([x0, y0] * 2), np.array([x1 - x0, y1 - y0] * 2)
+        corner = np.array([x0, y0] * 2)
+        size = np.array([x1 - x0, y1 - y0] * 2)
         plain = first_name(captions[photo.id].split(), names)
         for item in photo.objects:
             box = np.clip((np.array(item["box"]) - corner) / size, 0, 1).tolist()

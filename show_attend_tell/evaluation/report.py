@@ -242,7 +242,8 @@ def table(reports: Sequence[EvaluationReport]) -> list[str]:
 
 def _row(name: str, reports: Sequence[EvaluationReport]) -> list[str]:
     """Return the name of a score, and percent or shares with their intervals."""
-    decimals, cells = 3 if name in _SHARES else 2, []
+    decimals = 3 if name in _SHARES else 2
+    cells = []
     for report in reports:
         value = report.scores.get(name)
         cell = "-" if value is None else f"{value:.{decimals}f}"

@@ -59,11 +59,14 @@ def validate(
         percent, ``length`` in words, ``distinct``, the share of distinct captions, 0 to
         1, and the values of :func:`measure_attention`.
     """
-    words, alphas = [], []
+    words = []
+    alphas = []
     decoding = dataclasses.replace(decoding, beam=decoding.validation_beam)
     for part in generate_captions(model, reader, split.rows, decoding):
         words += best_words(model, part)
-        best, lengths = part.alpha[:, 0], part.lengths[:, 0]  # (B, W, ...) -> (B, ...)
+        # (B, W, ...) -> (B, ...)
+        best = part.alpha[:, 0]
+        lengths = part.lengths[:, 0]
         alphas += [alpha[:n] for alpha, n in zip(best, lengths, strict=True)]
     ids = [photo.id for photo in split.photos]
     captions = dict(zip(ids, words, strict=True))

@@ -214,7 +214,8 @@ def statistics(
     D = len(space.layout)
     direction = g[:, :D].astype(np.float64) - g[:, -D:]  # (N, D)
     norms = np.linalg.norm(direction, axis=1) * np.linalg.norm(space.layout)
-    tokens, lengths = hypotheses.tokens[:, 0], hypotheses.lengths[:, 0]
+    tokens = hypotheses.tokens[:, 0]
+    lengths = hypotheses.lengths[:, 0]
     log_p = np.asarray(hypotheses.word_log_probs[:, 0], np.float64)  # (N, T)
     written = np.arange(log_p.shape[1]) < lengths[:, None]  # (N, T)
     weakest = np.sort(np.where(written, log_p, np.inf), axis=1)[:, :_WEAKEST]

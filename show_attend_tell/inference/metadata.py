@@ -85,7 +85,9 @@ class MetadataWriter:
             overwrite: whether to replace words of a person.
             least: lowest confidence of a caption that is written.
         """
-        self.made_by, self.overwrite, self.least = made_by, overwrite, least
+        self.made_by = made_by
+        self.overwrite = overwrite
+        self.least = least
         self.written = self.present = self.left_out = 0
         self.kept: list[Path] = []
         self.failures: list[Failure] = []

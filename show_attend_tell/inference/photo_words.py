@@ -148,7 +148,8 @@ def _raw_packet(image: ImageFile.ImageFile) -> bytes:
         return b""
     image.fp.seek(0)
     content = image.fp.read()
-    start, end = content.find(b"<x:xmpmeta"), content.find(_END_OF_XMP)
+    start = content.find(b"<x:xmpmeta")
+    end = content.find(_END_OF_XMP)
     return content[start : end + len(_END_OF_XMP)] if 0 <= start < end else b""
 
 
@@ -178,7 +179,8 @@ def _exif_texts(image: ImageFile.ImageFile) -> Iterator[Text]:
 
 def _decode_user_comment(comment: bytes, endian: str | None) -> str:
     """Decode EXIF UserComment: 8 bytes that name the code, then the text."""
-    code, content = comment[:8], comment[8:]
+    code = comment[:8]
+    content = comment[8:]
     if code.startswith(b"UNICODE"):
         # EXIF names no byte order. Some programs use the file's, others always one.
         orders = ("utf-16-be", "utf-16-le")

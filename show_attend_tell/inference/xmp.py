@@ -37,7 +37,8 @@ _NOTE = "http://ns.adobe.com/xmp/note/"
 _OWN = "urn:show-attend-tell:xmp:1.0:"
 _PREFIXES = {_DC: "dc", _IPTC: "Iptc4xmpCore", _XMP: "xmp", _OWN: "sat"}
 
-_DESCRIPTION, _ALT_TEXT = f"{{{_DC}}}description", f"{{{_IPTC}}}AltTextAccessibility"
+_DESCRIPTION = f"{{{_DC}}}description"
+_ALT_TEXT = f"{{{_IPTC}}}AltTextAccessibility"
 _TOOL = f"{{{_XMP}}}CreatorTool"
 # Fields in which a person describes a photo, and those of them that repeat EXIF fields,
 # which cameras fill in too.
@@ -51,7 +52,8 @@ _FIELDS = (
     f"{{{_DC}}}title",
     f"{{{_PHOTOSHOP}}}Headline",
 )
-_COPY, _MADE_BY = f"{{{_OWN}}}Caption", f"{{{_OWN}}}MadeBy"
+_COPY = f"{{{_OWN}}}Caption"
+_MADE_BY = f"{{{_OWN}}}MadeBy"
 _CONFIDENCE = f"{{{_OWN}}}Confidence"
 _PHOTO = f"{{{_OWN}}}Photo"
 _NODE, _LI, _ALT = (f"{{{_RDF}}}{name}" for name in ("Description", "li", "Alt"))
@@ -182,7 +184,8 @@ class XmpPacket:
         """
         if self._values(f"{{{_NOTE}}}HasExtendedXMP"):
             raise MetadataError("is one of several parts (extended XMP)")
-        sentence, made_by = _NOT_XML.sub("", sentence), _NOT_XML.sub("", made_by)
+        sentence = _NOT_XML.sub("", sentence)
+        made_by = _NOT_XML.sub("", made_by)
         for field in (_DESCRIPTION, _ALT_TEXT):
             alternatives = etree.SubElement(self._replaced(field), _ALT)
             for language in ("x-default", "en"):  # the default comes first

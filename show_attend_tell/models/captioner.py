@@ -158,7 +158,9 @@ class Captioner(keras.Model):
     save_to_preset = save_preset
 
     def _create_layers(self):
-        s, grid, seed = self.settings, self.grid, self.seed
+        s = self.settings
+        grid = self.grid
+        seed = self.seed
         self.decoder = LAYERS[s.decoder](
             getattr(self, DECODERS[s.decoder].table),
             len(self.vocabulary),
@@ -324,7 +326,8 @@ class Captioner(keras.Model):
                 any other than SOFT.
             samples: rows for each caption, side by side: R = B samples rows.
         """
-        parts, dropouts = self._parts(training), self.dropouts(training)
+        parts = self._parts(training)
+        dropouts = self.dropouts(training)
         a = self._prepare(inputs["annotations"], training)  # (P, L, D)
         memory = self.decoder.memory(a, parts, dropouts)
         outputs = self.decoder.read(

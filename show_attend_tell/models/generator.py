@@ -111,7 +111,8 @@ def build_search(generator, decoding, xla=None):
         return generator.prepare_search(features, words)
 
     def search(memory, noise, temperature, region):
-        B, max_words = ops.shape(noise)[0], decoding.max_words
+        B = ops.shape(noise)[0]
+        max_words = decoding.max_words
         step, state = generator.make_step(
             memory, max_words, decoding.locations, noise[:, 1], region
         )
@@ -170,7 +171,9 @@ class Generator(reference.Generator):
         :data:`MANY_PHOTOS` photos of the whole run on (`photos`, by default N) XLA
         compiles the search, which changes only rounding.
         """
-        N, size, parts = len(annotations), decoding.batch_size, []
+        N = len(annotations)
+        size = decoding.batch_size
+        parts = []
         key = static_settings(decoding), (photos or N) >= MANY_PHOTOS
         if key not in self._searches:
             self._searches[key] = build_search(self, *key)
@@ -217,7 +220,8 @@ class Generator(reference.Generator):
         ``memories`` are from :meth:`prepare_search`; :func:`make_step` explains the
         other arguments. The region is flipped for a mirror image.
         """
-        columns, regions = self.grid[1], [region, region]
+        columns = self.grid[1]
+        regions = [region, region]
         if region is not None and self.mirror:
             mirrored = flip_locations(region.scores, columns)  # (B, L)
             regions = [region, region._replace(scores=mirrored)]
@@ -232,7 +236,10 @@ class Generator(reference.Generator):
             return parts[0][:2]
 
         def step(tokens, state):
-            log_probs, states, alphas, betas = [], {}, [], []
+            log_probs = []
+            states = {}
+            alphas = []
+            betas = []
             for number, (member_step, _, flipped) in enumerate(parts):
                 words, states[str(number)], extras = member_step(
                     tokens, state[str(number)]

@@ -49,7 +49,9 @@ MANY_PHOTOS = 4
 LEAST_CHANNELS = 64  # below which Winograd's transforms cost more than they save
 # Rows of a map, and of tiles, that are computed together and so stay in the cache. Of
 # maps narrower than this the kernels are larger, and each worker reads them once.
-_WIDE, _ROWS, _TILE_ROWS = 100, 4, 2
+_WIDE = 100
+_ROWS = 4
+_TILE_ROWS = 2
 
 # The matrices of F(4 x 4, 3 x 3).
 B_T = np.array(
@@ -146,8 +148,11 @@ def convolve_by_winograd(
 ) -> np.ndarray:
     """Compute :func:`convolve` with the kernel of :func:`winograd_kernel`."""
     H, W, C = x.shape
-    down, right = -(-H // 4), -(-W // 4)  # tiles
-    rows, columns = 4 * down, 4 * right
+    # tiles
+    down = -(-H // 4)
+    right = -(-W // 4)
+    rows = 4 * down
+    columns = 4 * right
     x = np.pad(x, ((1, 1 + rows - H), (1, 1 + columns - W), (0, 0)))
     result = np.empty((rows, columns, products.shape[-1]), np.float32)
     height = _TILE_ROWS if W > _WIDE else -(-down // workers.count)

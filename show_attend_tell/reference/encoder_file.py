@@ -127,7 +127,8 @@ def write_encoder(
 
 def digests_of(layers: Mapping[str, Iterable[np.ndarray]]) -> dict[str, str]:
     """Return the SHA-256 of all float32 weights up to each layer."""
-    digest, found = hashlib.sha256(), {}
+    digest = hashlib.sha256()
+    found = {}
     for name, arrays in layers.items():
         for values in arrays:
             digest.update(str(values.shape).encode())

@@ -59,7 +59,8 @@ def atomic_path(path: str | Path, unique: bool = False) -> Iterator[Path]:
     except OSError as error:
         # A full disk fails writes, whose errors name no file.
         if error.errno and error.filename in (None, str(temporary)):
-            error.filename, error.filename2 = str(path), None
+            error.filename = str(path)
+            error.filename2 = None
         raise
     finally:
         with contextlib.suppress(OSError):  # the folder cannot be written

@@ -27,7 +27,8 @@ def own_item(group: h5py.Group, name: str) -> h5py.Group | h5py.Dataset:
 
 def require_own_data(file: h5py.File, most: int) -> None:
     """Raise a ValueError unless a file has at most `most` numbers, all in itself."""
-    waiting, seen = [file], set()
+    waiting = [file]
+    seen = set()
     while waiting:
         group = waiting.pop()
         for name in group:

@@ -40,7 +40,8 @@ _XLA_FLAGS = "--xla_cpu_prefer_vector_width=512"
 
 
 # Parameters of mallopt, from malloc.h.
-_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
+_M_TRIM_THRESHOLD = -1
+_M_MMAP_MAX = -4
 
 
 def keep_memory() -> bool:
@@ -145,7 +146,8 @@ def start_keras() -> None:
             "KERAS_BACKEND=tensorflow"
         )
     for name in ("floatx", "image_data_format"):
-        expected, received = KERAS_SETTINGS[name], getattr(keras.config, name)()
+        expected = KERAS_SETTINGS[name]
+        received = getattr(keras.config, name)()
         if received != expected:
             raise BackendError(
                 f"Keras' {name} must be {expected}. Received: {received}, from "

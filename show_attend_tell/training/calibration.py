@@ -55,7 +55,8 @@ class CalibrationReport(NamedTuple):
 
     def lines(self) -> list[str]:
         """Return the report as lines of text."""
-        known, quality = self.measured["photos"], self.measured["auc_quality"]
+        known = self.measured["photos"]
+        quality = self.measured["auc_quality"]
         rows = [f"AUC of the confidence, {known} validation photos and"]
         rows += [f"  {name:14} {auc:.3f}" for name, auc in self.measured["auc"].items()]
         rows.append(f"captions probably right and probably wrong: {quality:.3f}")
@@ -98,7 +99,8 @@ def calibrate(
             )
         rows = rng.permutation(len(val.photos))[:count]
         files = [val.photos[row].path for row in rows]
-        turn, size = Image.Transpose.ROTATE_180, encoder.settings.image_size
+        turn = Image.Transpose.ROTATE_180
+        size = encoder.settings.image_size
         pictures = {
             "upside down": (x.transpose(turn) for x in _load(files)),
             "close-ups": (_close_up(x, size, rng) for x in _load(files)),
@@ -114,7 +116,8 @@ def calibrate(
         for name, pictures in squares.items()
     }
     sources = dict.fromkeys(("upside down", "close-ups"), rows)
-    good, better = probability_right(scores), scores > np.median(scores)
+    good = probability_right(scores)
+    better = scores > np.median(scores)
     if better.sum() < LEAST // 2:
         raise CalibrationError(
             "the validation captions must differ in CIDEr. Received: "
@@ -144,7 +147,9 @@ def _halves(
 
 def _known(captioner, reader, val: Split, space: PhotoSpace):
     """Return statistics (N, 7) and CIDEr (N,) of the validation split."""
-    reward, parts, scores = CiderReward(val.captions), [], []
+    reward = CiderReward(val.captions)
+    parts = []
+    scores = []
     decoding = _decoding(captioner)
     with progress_bar(len(val.rows), "photo", "captions") as bar:
         for part in generate_captions(captioner, reader, val.rows, decoding):
@@ -180,7 +185,8 @@ def _statistics(
     squares: np.ndarray,
 ) -> np.ndarray:
     """Return the statistics of the pictures of a set, (M, 7)."""
-    parts, decoding = [], _decoding(captioner)
+    parts = []
+    decoding = _decoding(captioner)
     with progress_bar(len(squares), "photo", name) as bar:
         for start in range(0, len(squares), _BATCH):
             features = encoder.encode(squares[start : start + _BATCH])  # (B, L, D)

@@ -24,10 +24,14 @@ RIDGE = 0.03  # penalty of both regressions
 DIRECTIONS = 128  # k
 UNLIKE = 0.1  # share of photos that look nothing like the training photos
 _WORD_RIDGE = 0.05  # of the regressions of words on z, whose variance is 1
-_LEAST_SHARE, _MOST_SHARE = 1 / 300, 0.3  # of photos with a content word
+# of photos with a content word
+_LEAST_SHARE = 1 / 300
+_MOST_SHARE = 0.3
 # A logistic regression on log(CIDEr + 0.1) of 120 captions that a person judged; see
 # "Confidence" in experiments/LOG.md.
-_SLOPE, _SHIFT, _LEAST_CIDER = 1.30, 0.45, 0.1
+_SLOPE = 1.30
+_SHIFT = 0.45
+_LEAST_CIDER = 0.1
 _STEPS = 50  # of Newton's method; about eight are needed
 _TOLERANCE = 1e-10  # of the largest change of a coefficient
 
@@ -105,7 +109,8 @@ def fit_calibration(
         good: probability that each of their captions is right, (N,).
         ood_sets: statistics of the pictures of each out-of-distribution set, (M, 7).
     """
-    centre, scale = known.mean(axis=0), np.maximum(known.std(axis=0), 1e-6)
+    centre = known.mean(axis=0)
+    scale = np.maximum(known.std(axis=0), 1e-6)
     plain = Calibration(space, centre, scale, np.zeros(0), np.zeros(0))
     x = plain.standardise(np.concatenate([known, *ood_sets]))
     labels = (np.arange(len(x)) < len(known)).astype(np.float64)
@@ -183,7 +188,8 @@ def measure(
     Returns:
         The attribute ``measured`` of :class:`training.calibration.CalibrationReport`.
     """
-    auc, quality = {name: [] for name in ood_sets}, []
+    auc = {name: [] for name in ood_sets}
+    quality = []
     for fitted in (half, ~half):
         tested = ~fitted
         for name, outside in ood_sets.items():

@@ -133,7 +133,9 @@ def mean_outputs(
         settings: temperature and exponent of the weights.
     """
     mask = ops.cast(ops.not_equal(targets, PAD), "float32")  # (B, T)
-    words, alphas, scores = [], [], []
+    words = []
+    alphas = []
+    scores = []
     for teacher in teachers:
         outputs = teacher.teacher_force(x, training=True)
         logits = ops.cast(outputs["logits"], "float32")
@@ -166,7 +168,8 @@ def distillation_loss(
     mask = ops.cast(ops.not_equal(targets, PAD), "float32")  # (B, T)
     weight = settings.truth_weight * ops.ones_like(mask[:, 0])  # (B,)
     truth = model.compute_loss(x, targets, outputs, weight, training=True)
-    logits, tau = outputs["logits"], settings.temperature
+    logits = outputs["logits"]
+    tau = settings.temperature
     log_q = ops.log_softmax(ops.cast(logits, "float32") / tau)
     words = tau**2 * _divergence(probabilities, log_q)  # (B, T)
     taught = (1 - settings.truth_weight) * words

@@ -10,7 +10,9 @@ from show_attend_tell.runtime.errors import TrainingError, plural
 logger = logging.getLogger(__name__)
 
 EVERY = 20  # updates between two checks; each fetches the loss from the device
-HIGH, LASTING = 10, 100  # multiple of the first loss, for so many updates
+# multiple of the first loss, for so many updates
+HIGH = 10
+LASTING = 100
 EXTREME = 1000  # multiple of the first loss, in one update
 STILL = 1e-4  # attention_movement below which attention counts as unmoved
 MOST = 0.5  # share of the photos above which one caption counts as a fault

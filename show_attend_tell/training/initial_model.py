@@ -77,7 +77,8 @@ def copy_weights(
             differ from the captioner's.
     """
     source = source or load_captioner(path)
-    old, words = len(source.vocabulary), model.vocabulary.words
+    old = len(source.vocabulary)
+    words = model.vocabulary.words
     if source.vocabulary.words != words[:old] or (counts is None and old < len(words)):
         raise ModelFileError(
             f"{path}: its vocabulary is not that of the prepared data; start from a "

@@ -80,7 +80,8 @@ class Task:
     starts_trained = start_counts = False
 
     def __init__(self, experiment):
-        self.experiment, self.settings = experiment, experiment.training
+        self.experiment = experiment
+        self.settings = experiment.training
         self.data_digests: dict[str, str] = {}
         self.metric = self.settings.metric
 
@@ -113,8 +114,11 @@ class Trainer:
     """
 
     def __init__(self, task, workers: Workers = ALONE):
-        self.task, self.settings, self.workers = task, task.settings, workers
-        self.model, self.objective = task.model, task.objective
+        self.task = task
+        self.settings = task.settings
+        self.workers = workers
+        self.model = task.model
+        self.objective = task.objective
         self.position = Position(
             vocabulary=task.digest,
             start_counts=task.start_counts,
@@ -147,13 +151,16 @@ class Trainer:
             ClusterError: another worker has ended.
             KeyboardInterrupt: after the checkpoint was written, or in the first update.
         """
-        started, self.folder = time.monotonic(), folder
+        started = time.monotonic()
+        self.folder = folder
         with self.workers.together():
             if resume:
                 self._restore()
         self.workers.separate_dropout(self.model)
-        position, chief = self.position, self.workers.is_chief
-        warmup, first = self.settings.warmup_steps, position.first_loss
+        position = self.position
+        chief = self.workers.is_chief
+        warmup = self.settings.warmup_steps
+        first = position.first_loss
         self.losses = LossMonitor(warmup=warmup, first=first, **self.task.monitored)
         bar = progress_bar(
             self.total_steps, "step", done=position.step, shown=progress and chief
@@ -184,7 +191,8 @@ class Trainer:
 
     def _restore(self) -> None:
         """Set the model, its optimiser and the position to the run's checkpoint."""
-        path, digest = self.folder / runs.CHECKPOINT, self.task.digest
+        path = self.folder / runs.CHECKPOINT
+        digest = self.task.digest
         position = restore_checkpoint(path, self.model)
         remedy = "prepare the data as they were, or replace the run with --overwrite"
         if position.vocabulary not in ("", digest):  # version 0.1.0 stored none
@@ -201,7 +209,8 @@ class Trainer:
                 f"{' and '.join(changed)} have changed since; {remedy}"
             )
         position.data = now
-        steps, within = self.objective.steps, position.step_in_epoch
+        steps = self.objective.steps
+        within = position.step_in_epoch
         if within > steps or position.step != position.epoch * steps + within:
             raise RunError(
                 f"{path}: the run was started with other training data: update "
@@ -209,7 +218,8 @@ class Trainer:
                 f"Received: {steps} updates per epoch; {remedy}"
             )
         position.vocabulary = digest
-        self.position, self._written = position, position.step
+        self.position = position
+        self._written = position.step
         if self.workers.is_chief:
             validated = position.validated == position.step
             cut_events(self.folder, position.step, validated)
@@ -222,7 +232,8 @@ class Trainer:
         The settings are stored after the checkpoint: an interruption in between is
         repeated.
         """
-        before, epochs = self.position.epochs, self.settings.epochs
+        before = self.position.epochs
+        epochs = self.settings.epochs
         self.position.epochs = epochs
         if before and before < epochs:
             self.position.stopped = ""
@@ -302,7 +313,8 @@ class Trainer:
 
     def _after_update(self, log, bar: ProgressBar) -> None:
         """Write a checkpoint, validate and end the epoch where these are due."""
-        position, settings = self.position, self.settings
+        position = self.position
+        settings = self.settings
         ends = position.step_in_epoch == self.objective.steps
         validates = self._validation_due() and position.validated < position.step
         saves = position.step > 0 and position.step % settings.checkpoint_every == 0
@@ -314,14 +326,16 @@ class Trainer:
         if validates:
             self._validate(log, bar)
         if ends:
-            position.epoch, position.step_in_epoch = position.epoch + 1, 0
+            position.epoch = position.epoch + 1
+            position.step_in_epoch = 0
         if ends or validates:
             with self.workers.together():
                 self._checkpoint()
         bar.exclude_pause()
 
     def _validation_due(self) -> bool:
-        position, settings = self.position, self.settings
+        position = self.position
+        settings = self.settings
         if not position.step:
             return self.task.starts_trained
         if position.step == self.total_steps:
@@ -366,11 +380,13 @@ class Trainer:
             self._keep_if_best(scores[self.task.metric])
 
     def _keep_if_best(self, score: float) -> None:
-        position, patience = self.position, self.settings.patience
+        position = self.position
+        patience = self.settings.patience
         if score > (-math.inf if position.best is None else position.best):
             # First, so that a validation interrupted here is repeated.
             self.saved.save(self.folder / runs.MODEL)
-            position.best, position.best_step = score, position.step
+            position.best = score
+            position.best_step = position.step
             position.without_gain = 0
         else:
             position.without_gain += 1

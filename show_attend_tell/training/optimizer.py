@@ -145,7 +145,8 @@ def bounded(settings: OptimiserSettings, total_steps: int) -> OptimiserSettings:
 
 def learning_rate(settings: OptimiserSettings, total_steps: int):
     """Return the learning rate: a number, or a schedule over `total_steps`."""
-    rate, warmup = settings.learning_rate, settings.warmup_steps
+    rate = settings.learning_rate
+    warmup = settings.warmup_steps
     if settings.schedule == "constant" and not warmup:
         return rate
     if settings.schedule == "constant":

@@ -119,7 +119,8 @@ def fit(
         )
     start = np.ones(min(Y.shape))  # of the iteration, which is random otherwise
     basis = scipy.sparse.linalg.svds(Y, k=rank, v0=start)[2].T  # (G, r)
-    mean, deviation = photos.mean(axis=0), photos.std(axis=0)
+    mean = photos.mean(axis=0)
+    deviation = photos.std(axis=0)
     deviation = np.where(deviation > 0, deviation, 1.0)
     x = normalised((photos - mean) / deviation).astype(np.float64)
     rng = np.random.default_rng(0)
@@ -146,7 +147,9 @@ def fit(
 
 def _mean_vectors(vectors: NgramVectors, captions: Sequence[Sequence[Sequence[int]]]):
     """Return the mean vector of each photo's captions, a sparse matrix (N, G)."""
-    rows, columns, values = [], [], []
+    rows = []
+    columns = []
+    values = []
     for row, of_photo in enumerate(captions):
         parts = list(map(vectors.vector, of_photo))
         for ngrams, numbers in parts:

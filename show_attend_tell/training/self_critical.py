@@ -46,11 +46,15 @@ class SelfCritical:
         workers: Workers = ALONE,
     ):
         settings = experiment.training
-        self.model, self.data, self.readers = model, data, readers
-        self.hypotheses, self.seed = settings.hypotheses, settings.seed
+        self.model = model
+        self.data = data
+        self.readers = readers
+        self.hypotheses = settings.hypotheses
+        self.seed = settings.seed
         self.photos = settings.batch_size // settings.hypotheses
         workers.require_divisible(self.photos, "batch_size / hypotheses")
-        self.workers, self.part = workers, part_of(self.photos, *workers.part)
+        self.workers = workers
+        self.part = part_of(self.photos, *workers.part)
         self.max_words = experiment.decoding.max_words
         self.reward = Reward(
             data.captions, settings.reward_bleu, settings.people_penalty
@@ -87,7 +91,8 @@ class SelfCritical:
         present[len(chosen) :] = False  # padding of the last batch
         rewards = np.zeros(present.shape)
         for p, k in np.argwhere(present):
-            tokens, finished = written.tokens[p, k], bool(written.finished[p, k])
+            tokens = written.tokens[p, k]
+            finished = bool(written.finished[p, k])
             words = reward_words(self.model.vocabulary, tokens, finished)
             rewards[p, k] = self.reward(chosen[p], words)
         inputs, targets = to_batch(written.tokens, present)  # (P, K, T) -> (P K, T)

@@ -39,7 +39,8 @@ MEASURED = 64  # validation photos whose attention goes into the histograms
 VIEW = 256  # pixels of the longest side of a photo in a panel
 DPI = 75  # resolution of the panels, so that a run stays small
 WORDS = 1000  # most frequent words in the projector, so that a run stays small
-_VECTORS, _NAMES = "embedding.tsv", "embedding-words.tsv"
+_VECTORS = "embedding.tsv"
+_NAMES = "embedding-words.tsv"
 
 
 class CurveLog:
@@ -51,7 +52,8 @@ class CurveLog:
     """
 
     def __init__(self, folder: Path, experiment: AnyExperiment):
-        self.folder, self.experiment = folder, experiment
+        self.folder = folder
+        self.experiment = experiment
         resumed = any(folder.glob(PATTERN))
         self.writer = tf.summary.create_file_writer(str(folder))
         if resumed:  # the settings are in the first file; step 0 would be a step back
@@ -116,7 +118,8 @@ class TrainingLog(CurveLog):
             for name, values in attention_statistics(result).items():
                 tf.summary.histogram(f"attention_spread/{name}", values)
             for k, words in enumerate(best_words(model, result)[:SAMPLES]):
-                photo, T = self.validation.photos[k], len(words)
+                photo = self.validation.photos[k]
+                T = len(words)
                 tf.summary.text(f"caption/{k}", f"{photo.id}: {' '.join(words)}")
                 view = self._view(photo)
                 if view is None:

@@ -120,7 +120,8 @@ class CaptionTask(Task):
         reader = stack.enter_context(open_features(experiment, work))
         self.reader = reader
         data, self.validation = load_splits(experiment, work, ("train", "val"), reader)
-        self.data, readers = data, [reader]
+        self.data = data
+        readers = [reader]
         self._watch = CaptionMonitor(self.validation.captions)
         if fault := fault_of_metric(self.metric, self.validation.captions):
             logger.warning("%s", fault)
@@ -129,7 +130,8 @@ class CaptionTask(Task):
             stack.callback(mirror.close)
             readers.append(mirror)
         self.data_digests = self._digests(readers, runs_folder)
-        vocabulary, start = _prepared_words(experiment, work), None
+        vocabulary = _prepared_words(experiment, work)
+        start = None
         if resume:  # the initial model may be gone, and is not needed
             file = Path(runs_folder) / experiment.name / runs.VOCABULARY
             vocabulary = Vocabulary.load(file) if file.is_file() else vocabulary
@@ -138,7 +140,8 @@ class CaptionTask(Task):
             start = path, load_captioner(path)
             vocabulary = extend_vocabulary(*start, vocabulary)
         self.digest = _digest(json.dumps(vocabulary.words))
-        self.model, self.monitored = self._build(vocabulary), {"words": len(vocabulary)}
+        self.model = self._build(vocabulary)
+        self.monitored = {"words": len(vocabulary)}
         self._initialise(start)
         self.objective: Likelihood | SelfCritical
         arguments = experiment, self.model, data, readers, workers
@@ -155,7 +158,8 @@ class CaptionTask(Task):
 
     def _digests(self, readers, runs_folder: str | Path) -> dict[str, str]:
         """Return digests of everything that the updates and the validations read."""
-        train_rows, rows = self.data.rows, (self.data.rows, self.validation.rows)
+        train_rows = self.data.rows
+        rows = (self.data.rows, self.validation.rows)
         features = [self.reader.digest(np.concatenate(rows))]
         features += [mirror.digest(train_rows) for mirror in readers[1:]]
         digests = {"features": "".join(features)}
@@ -168,9 +172,11 @@ class CaptionTask(Task):
 
     def _initialise(self, start: tuple[Path, Captioner] | None) -> None:
         """Set the scale of the annotations and the weights of the initial model."""
-        experiment, model = self.experiment, self.model
+        experiment = self.experiment
+        model = self.model
         if experiment.model.scale_annotations:
-            rows, seed = self.data.rows, self.settings.seed
+            rows = self.data.rows
+            seed = self.settings.seed
             model.set_annotation_scale(measure_deviation(self.reader, rows, seed))
         if start is not None:
             path, initial = start
@@ -194,7 +200,8 @@ class CaptionTask(Task):
         ]
 
     def _build(self, vocabulary: Vocabulary) -> Captioner:
-        experiment, identity = self.experiment, self.reader.attributes["identity"]
+        experiment = self.experiment
+        identity = self.reader.attributes["identity"]
         return Captioner(
             vocabulary,
             experiment.model,

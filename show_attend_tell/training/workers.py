@@ -61,7 +61,9 @@ class Workers:
     """
 
     def __init__(self, strategy: Any = None, rank: int = 0, count: int = 1):
-        self.rank, self.count, self._strategy = rank, count, strategy
+        self.rank = rank
+        self.count = count
+        self._strategy = strategy
         self._asked: int | None = None  # the signal to end
         self._handlers: dict = {}  # of the signals, while training
         self.failed_together = False  # whether all workers have raised an error
@@ -309,7 +311,8 @@ def read_configuration(text: str) -> tuple[int, list[str]]:
     """
     try:
         values = TypeAdapter(_Configuration).validate_json(text)
-        addresses, rank = values.cluster["worker"], values.task.index
+        addresses = values.cluster["worker"]
+        rank = values.task.index
         addresses[rank]
     except (ValueError, LookupError):
         raise ClusterError(

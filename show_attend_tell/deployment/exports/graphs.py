@@ -58,7 +58,8 @@ def export_saved_model(
     pipeline = load(model, encoder_weights)
     words = tf.constant(pipeline.engine.vocabulary.words)
     generate = _captioning_graph(pipeline, pipeline.encoder, beam)
-    side, resize = pipeline.engine.side, pipeline.engine.resize
+    side = pipeline.engine.side
+    resize = pipeline.engine.resize
 
     def caption(photo: tf.Tensor) -> dict[str, tf.Tensor]:
         square = resize_to_square(photo, side, resize)
@@ -97,7 +98,8 @@ def export_litert(
         Path of the JSON file: ``words`` by token, ``side`` S and ``resize``.
     """
     pipeline = load(model, encoder_weights)
-    encoder, side = pipeline.encoder, pipeline.engine.side
+    encoder = pipeline.encoder
+    side = pipeline.engine.side
     square = tf.TensorSpec((1, side, side, 3), tf.uint8, "square")
     generate = _captioning_graph(pipeline, encoder, beam)
     module = _module(generate, square, pipeline.captioner, encoder)
@@ -130,7 +132,8 @@ def _captioning_graph(
             "export. Received: 'sampled'; train or save it with another"
         )
     search = build_search(pipeline.captioner.generator, static_settings(decoding))
-    (rows, columns), D = pipeline.engine.grid, pipeline.captioner.annotation_width
+    rows, columns = pipeline.engine.grid
+    D = pipeline.captioner.annotation_width
 
     def best_caption(square: tf.Tensor) -> dict[str, tf.Tensor]:
         features = encoder.annotations(square)  # (1, S, S, 3) -> (1, L, D)
@@ -176,12 +179,14 @@ def resize_to_square(photo: tf.Tensor, side: int, resize: str) -> tf.Tensor:
         (S, S, 3) uint8, RGB.
     """
     size = tf.cast(tf.shape(photo)[:2], tf.float32)  # height, width
-    start, extent = tf.zeros_like(size), size
+    start = tf.zeros_like(size)
+    extent = size
     if resize == "crop":
         shortest = float(round(side * 8 / 7))
         scaled = tf.round(size * shortest / tf.reduce_min(size))
         pixel = size / scaled  # of the scaled photo, in pixels of the photo
-        start, extent = tf.floor((scaled - side) / 2) * pixel, side * pixel
+        start = tf.floor((scaled - side) / 2) * pixel
+        extent = side * pixel
     scale = side / extent  # of rows and columns
     square = _resample(photo, side, scale, start, np.array([0, 1]))
     square = _resample(square, side, scale, start, np.array([1, 0]))

@@ -23,9 +23,13 @@ from show_attend_tell.reference.reranker import Reranker, kernel
 from show_attend_tell.runtime.errors import ExportError
 from show_attend_tell.runtime.files import atomic_path
 
-ENCODER, DECODER = "encoder.onnx", "decoder.onnx"
-RERANKER, SETTINGS = "reranker.onnx", "captioner.json"
-_W, _T = 101, 103  # hypotheses and words of the example, unlike all other sizes
+ENCODER = "encoder.onnx"
+DECODER = "decoder.onnx"
+RERANKER = "reranker.onnx"
+SETTINGS = "captioner.json"
+# hypotheses and words of the example, unlike all other sizes
+_W = 101
+_T = 103
 
 
 def export_onnx(
@@ -61,7 +65,8 @@ def export_onnx(
             f"`out` must be absent or an empty folder. Received: {folder}; name another"
         )
     engine = load_engine([Path(model)], encoder_weights, engine="reference")
-    (captioner,), decoding = engine.generator.members, engine.generator.decoding
+    (captioner,) = engine.generator.members
+    decoding = engine.generator.decoding
     decoding = dataclasses.replace(decoding, beam=beam or decoding.beam)
     if decoding.locations == "sampled":  # a graph has no source of noise
         raise ExportError(
@@ -76,7 +81,8 @@ def export_onnx(
     encoder, photo = encoder_graph(engine)
     decoder, state = decoder_graph(captioner, photo)
     add_outputs(encoder, decoder, photo, state)
-    models, ranking = {ENCODER: encoder.model(), DECODER: decoder}, {}
+    models = {ENCODER: encoder.model(), DECODER: decoder}
+    ranking = {}
     if engine.generator.ranks(decoding):
         reranker = engine.generator.reranker
         models[RERANKER] = reranker_graph(reranker, engine).model()
@@ -100,7 +106,8 @@ def export_onnx(
 
 def encoder_graph(engine: Engine) -> tuple[Graph, tuple]:
     """Return the graph up to ``features``, and what the decoder reads of the photo."""
-    graph, encoder = Graph(), engine.encoder
+    graph = Graph()
+    encoder = engine.encoder
     square = np.zeros((engine.side, engine.side, 3), np.uint8)
     x = graph.input("square", square).astype(np.float32) - MEAN[::-1]
     x = x.transpose([2, 0, 1])[None]  # (S, S, 3) -> (1, 3, S, S)
@@ -162,7 +169,8 @@ def decoder_graph(captioner: Captioner, photo: tuple) -> tuple[onnx.ModelProto, 
 
 def reranker_graph(reranker: Reranker, engine: Engine) -> Graph:
     """Return the graph from the features of a photo to Q y, the values of n-grams."""
-    graph, (rows, columns) = Graph(), engine.grid
+    graph = Graph()
+    rows, columns = engine.grid
     features = np.zeros((rows * columns, engine.encoder.width), np.float32)
     mean = graph.input("features", features).mean(axis=0)  # (L, D) -> (D,)
     x = (np.sqrt(np.maximum(mean, 0)) - reranker.mean) / reranker.deviation

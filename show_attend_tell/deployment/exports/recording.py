@@ -17,7 +17,9 @@ from onnx import helper, numpy_helper
 from show_attend_tell.runtime.errors import ExportError
 from show_attend_tell.runtime.quantisation import dequantise, quantise
 
-OPSET, IR_VERSION = 18, 9  # ONNX 1.14; onnxruntime 1.15 and later read it
+# ONNX 1.14; onnxruntime 1.15 and later read it
+OPSET = 18
+IR_VERSION = 9
 _UFUNCS = {
     "add": "Add",
     "subtract": "Sub",
@@ -44,8 +46,10 @@ class Graph:
 
     def __init__(self, varying: dict[int, str] | None = None):
         self.varying = varying or {}
-        self._nodes, self._weights = [], []
-        self._inputs, self._outputs = [], []
+        self._nodes = []
+        self._weights = []
+        self._inputs = []
+        self._outputs = []
 
     def input(self, name: str, example: np.ndarray) -> "Recorded":
         """Return an input of the graph."""
@@ -102,7 +106,8 @@ class Graph:
             q, scale = quantise(last)
             if np.allclose(dequantise(q, scale), last, rtol=1e-6, atol=0):
                 q = np.ascontiguousarray(np.moveaxis(q, -1, output))
-                q, scale = self._store(name, q), self._store(f"{name}_scale", scale)
+                q = self._store(name, q)
+                scale = self._store(f"{name}_scale", scale)
                 if output == 0:
                     return self.add("DequantizeLinear", [q, scale], values, axis=0)
                 # In a matrix product with the output of DequantizeLinear, ONNX Runtime
@@ -118,7 +123,8 @@ class Graph:
 
     def model(self) -> onnx.ModelProto:
         """Return the model of the graph, without what its outputs do not depend on."""
-        read, nodes = {value.name for value in self._outputs}, []
+        read = {value.name for value in self._outputs}
+        nodes = []
         for node in reversed(self._nodes):
             if not read.isdisjoint(node.output):
                 read.update(node.input)
@@ -144,7 +150,9 @@ class Recorded(NDArrayOperatorsMixin):
     """
 
     def __init__(self, graph: Graph, name: str, value):
-        self.graph, self.name, self.value = graph, name, _single(value)
+        self.graph = graph
+        self.name = name
+        self.value = _single(value)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -191,7 +199,9 @@ class Recorded(NDArrayOperatorsMixin):
             k = index.index(Ellipsis)
             rest = self.value.ndim - sum(x is not None for x in index) + 1
             index = (*index[:k], *[slice(None)] * rest, *index[k + 1 :])
-        result, axis, new = self, 0, []
+        result = self
+        axis = 0
+        new = []
         for place, part in enumerate(index):
             if part is None:
                 new.append(place - sum(isinstance(x, int) for x in index[:place]))
@@ -224,7 +234,8 @@ class Recorded(NDArrayOperatorsMixin):
     def reshape(self, *shape) -> "Recorded":
         """Return another shape; leading axes of the same length are kept."""
         shape = shape[0] if isinstance(shape[0], tuple) else shape
-        value, sizes = self.value.reshape(shape), [*shape]
+        value = self.value.reshape(shape)
+        sizes = [*shape]
         for k, pair in enumerate(zip(shape, self.shape, strict=False)):
             if pair[0] != pair[1]:
                 break
@@ -247,7 +258,8 @@ class Recorded(NDArrayOperatorsMixin):
     def _reduced(self, kind: str, axis: int, keepdims: bool = False) -> "Recorded":
         """Return the largest value, the mean or the sum of an axis."""
         value = getattr(self.value, kind.lower())(axis=axis, keepdims=keepdims)
-        inputs, keepdims = [self, np.array([axis])], int(keepdims)
+        inputs = [self, np.array([axis])]
+        keepdims = int(keepdims)
         return self.graph.add(f"Reduce{kind}", inputs, value, keepdims=keepdims)
 
     max = functools.partialmethod(_reduced, "Max")

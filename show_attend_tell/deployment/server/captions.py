@@ -65,7 +65,8 @@ def add_captions(
     queue: RequestQueue,
 ) -> None:
     """Add the service to an application."""
-    first, widest = next(iter(pipelines)), max_beam(pipelines)
+    first = next(iter(pipelines))
+    widest = max_beam(pipelines)
 
     @app.post("/caption")
     async def caption(

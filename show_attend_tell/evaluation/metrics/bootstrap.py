@@ -15,7 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-RESAMPLES, SEED, LEVEL = 1000, 0, 0.95
+RESAMPLES = 1000
+SEED = 0
+LEVEL = 0.95
 _BLOCK = 100  # resamples drawn together, which bounds the memory for many photos
 
 
@@ -122,5 +124,6 @@ def paired_p(differences: np.ndarray) -> float:
         differences: (R,), the difference of both scores on each resample.
     """
     differences = differences[np.isfinite(differences)]
-    below, above = np.sum(differences <= 0), np.sum(differences >= 0)
+    below = np.sum(differences <= 0)
+    above = np.sum(differences >= 0)
     return float(min(1.0, 2 * (min(below, above) + 1) / (len(differences) + 1)))

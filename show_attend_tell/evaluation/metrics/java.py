@@ -36,7 +36,10 @@ _PUNCTUATION = frozenset(
 
 _METEOR_SECONDS = 1  # a caption; aligning 5 references takes about 0.01 s on one core
 # Parameters and module weights of English in METEOR 1.5, Denkowski and Lavie (2014).
-_ALPHA, _BETA, _GAMMA, _DELTA = 0.85, 0.2, 0.6, 0.75
+_ALPHA = 0.85
+_BETA = 0.2
+_GAMMA = 0.6
+_DELTA = 0.75
 _WEIGHTS = np.array([1.0, 0.6, 0.8, 0.6])
 _COLUMNS = 23  # statistics of a caption
 # Scores follow from the statistics alone, which have a column for each of the four
@@ -229,7 +232,8 @@ def _meteor_of_sums(sums: np.ndarray) -> np.ndarray:
     which content words have the weight delta and function words 1 - delta.
     """
     kinds = np.array([_DELTA, 1 - _DELTA])  # content words, function words
-    lengths, function = sums[..., :2], sums[..., 2:4]
+    lengths = sums[..., :2]
+    function = sums[..., 2:4]
     total = _DELTA * (lengths - function) + (1 - _DELTA) * function  # (..., 2)
     modules = sums[..., 4:20].reshape(*sums.shape[:-1], 4, 2, 2)
     matched = np.einsum("...mkt,m,k->...t", modules, _WEIGHTS, kinds)  # (..., 2)
@@ -262,7 +266,8 @@ def spice(
         )
     ]
     with tempfile.TemporaryDirectory() as folder:
-        source, target = Path(folder, "in.json"), Path(folder, "out.json")
+        source = Path(folder, "in.json")
+        target = Path(folder, "out.json")
         source.write_text(json.dumps(rows), encoding="utf-8")
         arguments = ["-Xmx8G", "-jar", program, str(source), "-out", str(target)]
         arguments += ["-subset", "-silent"]

@@ -22,7 +22,9 @@ from show_attend_tell.evaluation.metrics.bootstrap import (
 Texts = Sequence[str]
 
 ORDERS = 4
-_TINY, _SMALL = 1e-15, 1e-9  # of pycocoevalcap's BleuScorer, against division by zero
+# of pycocoevalcap's BleuScorer, against division by zero
+_TINY = 1e-15
+_SMALL = 1e-9
 
 PERIOD = "."
 SUFFIX = "-files"  # of the names of these scores
@@ -76,10 +78,8 @@ class _BleuOfSums(NamedTuple):
 
     def __call__(self, sums: np.ndarray, /) -> np.ndarray:
         """Map (..., 10) sums of the statistics of :func:`bleu` to (...) scores."""
-        matches, total = (
-            sums[..., : self.order],
-            sums[..., ORDERS : ORDERS + self.order],
-        )
+        matches = sums[..., : self.order]
+        total = sums[..., ORDERS : ORDERS + self.order]
         precisions = (matches + _TINY) / (total + _SMALL)
         score = np.prod(precisions, axis=-1) ** (1 / self.order)
         if self.penalty:

@@ -62,7 +62,8 @@ class CiderReward:
             photo: index of the photo in the references.
             words: words of the caption, followed by :attr:`END` if it is complete.
         """
-        vector, references = self._vector(_ngrams(words)), self._references[photo]
+        vector = self._vector(_ngrams(words))
+        references = self._references[photo]
         total = sum(_similarity(vector, reference) for reference in references)
         return total / max(len(references), 1)
 
@@ -91,12 +92,15 @@ class Reward:
         bleu: float = 0.0,
         people: float = 0.0,
     ):
-        self.cider, self.bleu, self.people = CiderReward(references), bleu, people
+        self.cider = CiderReward(references)
+        self.bleu = bleu
+        self.people = people
         self.references = references
 
     def __call__(self, photo: int, words: Sequence[str]) -> float:
         """Return the reward of a caption, see :meth:`CiderReward.__call__`."""
-        value, references = self.cider(photo, words), self.references[photo]
+        value = self.cider(photo, words)
+        references = self.references[photo]
         plain = [word for word in words if word != CiderReward.END]
         if self.bleu and plain:
             from nltk.translate.bleu_score import SmoothingFunction, sentence_bleu

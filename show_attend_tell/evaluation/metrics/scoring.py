@@ -81,7 +81,8 @@ def score(
     raw = list(captions.values())
     raw += [text for photo in captions for text in references[photo]]
     tokenized, used = _tokenize(raw, tokenizer, notes)
-    hypotheses, others = tokenized[: len(captions)], iter(tokenized[len(captions) :])
+    hypotheses = tokenized[: len(captions)]
+    others = iter(tokenized[len(captions) :])
     texts = [list(islice(others, len(references[photo]))) for photo in captions]
     kept = _drop_empty(captions, texts)
     if dropped := sum(map(len, texts)) - sum(map(len, kept)):

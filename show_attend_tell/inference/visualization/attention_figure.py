@@ -43,8 +43,15 @@ GLOW = 0.3  # white mixed into the pixel with most, so that it shows on dark pho
 MOST_COLUMNS = 7
 
 _SUFFIX = 10  # bytes reserved in a file name for the format
-_PANEL, _TEXT, _MARGIN = 1.75, 0.5, 0.1  # inches
-_HEAD_PANEL, _GAP, _LABEL, _TITLE = 0.95, 0.06, 0.85, 0.3  # inches, of heads
+# inches
+_PANEL = 1.75
+_TEXT = 0.5
+_MARGIN = 0.1
+# inches, of heads
+_HEAD_PANEL = 0.95
+_GAP = 0.06
+_LABEL = 0.85
+_TITLE = 0.3
 _NOTE = 0.25  # inches of a line below the panels
 _LOWEST = 0.3  # inches of a row of heads, for two lines of its label
 _TALLEST = 1.4  # height / width of a panel; taller photos become narrower
@@ -54,7 +61,9 @@ _BESIDE: dict[str, Any] = {
     "textcoords": "offset points",
     "parse_math": False,
 }
-_ACCENT, _SHADE = "#ffb000", "black"  # outline of a location, visible on any photo
+# outline of a location, visible on any photo
+_ACCENT = "#ffb000"
+_SHADE = "black"
 _INKS = {False: ("white", "black", "0.4"), True: ("0.08", "0.95", "0.65")}
 
 
@@ -365,7 +374,8 @@ def _free_name(stem: str, taken: set[str]) -> str:
 
     A stem that leaves no room for the number and the suffix is cut.
     """
-    name, count = _cut(stem, LONGEST_NAME - _SUFFIX), 1
+    name = _cut(stem, LONGEST_NAME - _SUFFIX)
+    count = 1
     while name.lower() in taken:
         count += 1
         number = f"-{count}"

@@ -115,7 +115,9 @@ def beam_search(
 
 def _start(batch_size, outputs, rules: _Rules) -> _Search:
     """Return a search with one live beam, the empty caption, and nothing finished."""
-    B, W, T = batch_size, rules.beam, len(rules.powers)
+    B = batch_size
+    W = rules.beam
+    T = len(rules.powers)
     _, state, extras = outputs
     minus_infinity = ops.full((B, W), -np.inf, "float32")
     zeros = ops.zeros((B, W), "int32")
@@ -139,7 +141,8 @@ def _start(batch_size, outputs, rules: _Rules) -> _Search:
 
 def _advance(search: _Search, outputs, rules: _Rules) -> _Search:
     """Add one word to the live beams and prune: the W best stay live or finished."""
-    t, W = search.t, rules.beam
+    t = search.t
+    W = rules.beam
     log_probs, state, extras = outputs  # (B, W, K), leaves (B, W, ...)
     # beams with V = 2 W, best first; parents and words (B, 2 W)
     grown, parents, words = _grow(search.live, log_probs, t)
@@ -186,7 +189,9 @@ def _grow(live: _Beams, log_probs, t) -> tuple[_Beams, Tensor, Tensor]:
     totals = ops.expand_dims(live.log_probs, 2) + log_probs  # (B, W, 1) + (B, W, K)
     totals = ops.reshape(totals, (-1, W * K))  # (B, W, K) -> (B, W K)
     totals, index = largest(totals, 2 * W)  # (B, W K) -> (B, 2 W)
-    parents, words = index // K, index % K  # (B, 2 W)
+    # (B, 2 W)
+    parents = index // K
+    words = index % K
     added = pick(ops.reshape(log_probs, (-1, W * K)), index)  # (B, W K) -> (B, 2 W)
     lengths, written = pick((live.lengths, live.words), parents)  # V = W -> V = 2 W
     # three of (B, 2 W) -> (B, 2 W, 3)

@@ -59,7 +59,8 @@ def new_record(x: Tensor, max_words: int) -> Tensor:
 
 def record(buffer: Tensor, x: Tensor, t: Tensor) -> Tensor:
     """Return the buffer (B, W, T, ...) with ``x`` (B, W, ...) at word ``t``."""
-    T, trailing = buffer.shape[2], len(buffer.shape) - 3
+    T = buffer.shape[2]
+    trailing = len(buffer.shape) - 3
     at_t = ops.equal(ops.arange(T, dtype="int32"), t)  # (T,)
     at_t = ops.reshape(at_t, (-1,) + (1,) * trailing)  # (T,) -> (T, 1, ...)
     # (B, W, ...) -> (B, W, 1, ...), repeated over T by broadcasting
@@ -68,7 +69,8 @@ def record(buffer: Tensor, x: Tensor, t: Tensor) -> Tensor:
 
 def clear_after(x: Tensor, lengths: Tensor, value: float = 0) -> Tensor:
     """Return ``x`` (B, W, T, ...) with ``value`` after the lengths (B, W)."""
-    T, trailing = x.shape[2], len(x.shape) - 3
+    T = x.shape[2]
+    trailing = len(x.shape) - 3
     # (T,) < (B, W, 1) -> (B, W, T)
     inside = ops.arange(T, dtype="int32") < ops.expand_dims(lengths, 2)
     # (B, W, T) -> (B, W, T, 1, ...)

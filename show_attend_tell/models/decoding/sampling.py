@@ -108,7 +108,9 @@ def sample_index(p, u):
     Returns:
         (...) int32 in [0, K).
     """
-    K, p, u = p.shape[-1], ops.cast(p, "float32"), ops.cast(u, "float32")
+    K = p.shape[-1]
+    p = ops.cast(p, "float32")
+    u = ops.cast(u, "float32")
     sums = ops.cumsum(p, axis=-1)  # (..., K)
     # (..., K) -> (...): the number of sums that do not exceed u
     index = ops.sum(ops.cast(sums <= u * sums[..., -1:], "int32"), axis=-1)

@@ -104,7 +104,8 @@ class Encoder:
             image: the photo.
             mirror: whether to flip left and right.
         """
-        side, resize = self.settings.image_size, self.settings.resize
+        side = self.settings.image_size
+        resize = self.settings.resize
         square = to_square(image, side, resize)
         return square[:, ::-1] if mirror else square
 
@@ -118,7 +119,9 @@ class Encoder:
         Returns:
             (B, L, D) float32; with `mirror` (B, 2, L, D), photo and mirror image.
         """
-        squares, parts, done = np.asarray(squares, np.uint8), [], 0
+        squares = np.asarray(squares, np.uint8)
+        parts = []
+        done = 0
         if mirror:
             views = (squares, squares[:, :, ::-1])
             return np.stack([self.encode(view) for view in views], axis=1)
@@ -214,7 +217,8 @@ def _pixel_scaling(network: str) -> tuple[Callable, str]:
 
 def _build_network(settings: EncoderSettings) -> keras.Model:
     """Build the whole network, without its classifier, with the requested weights."""
-    ours, source = settings.network == "SceneNet", settings.weights
+    ours = settings.network == "SceneNet"
+    source = settings.weights
     known = ["scenes", "none"] if ours else ["imagenet", "none"]
     known += ["imagenet_8bit"] * (settings.network == "VGG16")
     is_file = source not in BUILT_IN_WEIGHTS

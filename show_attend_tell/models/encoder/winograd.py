@@ -88,7 +88,8 @@ class WinogradConv2D(keras.layers.Layer):
         """Convolve, add the bias and apply the activation, (B, H, W, C) -> (..., K)."""
         rows, columns, outputs = self._compiled
         H, W = x.shape[1:3]
-        down, right = -H % TILE, -W % TILE
+        down = -H % TILE
+        right = -W % TILE
         # A frame of 1, and zeros up to whole tiles
         x = tf.pad(x, [(0, 0), (1, 1 + down), (1, 1 + right), (0, 0)])
         windows = map(columns, rows(x))  # B^T d B: 6 x 6 of (B, H / 4, W / 4, C)

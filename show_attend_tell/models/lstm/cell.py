@@ -41,6 +41,9 @@ def lstm_update(gates, c):
     # (..., 4n) -> four of (..., n). Split, not sliced: the gradient of a slice is a sum
     # of padded tensors, which XLA computes by going through the gates again.
     i, f, o, g = ops.split(gates, 4, axis=-1)
-    i, f, o, g = ops.sigmoid(i), ops.sigmoid(f), ops.sigmoid(o), ops.tanh(g)
+    i = ops.sigmoid(i)
+    f = ops.sigmoid(f)
+    o = ops.sigmoid(o)
+    g = ops.tanh(g)
     c = f * c + i * g
     return o * ops.tanh(c), c

@@ -329,7 +329,8 @@ class LstmDecoder(MatrixLayer):
         else:
             gates = ops.take(memory.word_gates, tokens, axis=0)  # (B, W, 4n)
         # h, c (B, W, n), z_hat (B, W, D), alpha (B, W, L), beta (B, W)
-        h, c = state["h"], state["c"]
+        h = state["h"]
+        c = state["c"]
         h, c, out = self.step(gates, h, c, memory, select_weights, bias)
         logits = self.readout(embedded, h, out.z_hat, keep)  # (B, W, K)
         state = {"h": h, "c": c}

@@ -144,7 +144,8 @@ class HardAttention(keras.layers.Layer):
         u = keras.random.uniform((whole, steps), seed=self.generator)
         if parts > 1:
             part = slice(number * rows, (number + 1) * rows)
-            u, sampled = u[part], sampled[part]
+            u = u[part]
+            sampled = sampled[part]
         return LocationNoise(u, sampled)
 
     def surrogate(self, outputs, targets, mask):
@@ -163,7 +164,8 @@ class HardAttention(keras.layers.Layer):
             (R,); 0 without samples, outside training.
         """
         log_p = -token_losses(outputs["logits"], targets) * mask  # (R, T)
-        log_p, alpha = ops.stop_gradient(log_p), outputs["alpha"]
+        log_p = ops.stop_gradient(log_p)
+        alpha = outputs["alpha"]
         is_sampled = "sampled" in outputs
         sampled = outputs["sampled"] if is_sampled else ops.zeros_like(log_p[:, 0])
         self._update_metrics(ops.sum(log_p, axis=-1), alpha, sampled, mask)
@@ -179,7 +181,8 @@ class HardAttention(keras.layers.Layer):
         ``log_p`` is log p(y_t|s~,a), (R, T), 0 for padding, without a gradient; see
         :meth:`surrogate` for the outputs.
         """
-        settings, alpha = self.settings, outputs["alpha"]
+        settings = self.settings
+        alpha = outputs["alpha"]
         scale = settings.reinforce_weight * settings.reward_scale
         reward = scale * self._advantages(log_p, mask)
         reward = reward * ops.expand_dims(outputs["sampled"], 1)  # (R, T) or (R, 1)
@@ -190,7 +193,8 @@ class HardAttention(keras.layers.Layer):
 
     def _advantages(self, log_p, mask):
         """Return the reward of each location minus the baseline b; (R, T) or (R, 1)."""
-        settings, b = self.settings, self.baseline
+        settings = self.settings
+        b = self.baseline
         if settings.baseline == "samples":
             b = mean_of_others(log_p, settings.samples)  # (R, T)
         elif settings.reward_per == "caption":
@@ -237,7 +241,8 @@ class HardAttention(keras.layers.Layer):
 
     def _move_baseline(self, reward, count):
         mean = reward / ops.maximum(count, 1)
-        decay, old = self.settings.baseline_decay, ops.convert_to_tensor(self.baseline)
+        decay = self.settings.baseline_decay
+        old = ops.convert_to_tensor(self.baseline)
         self.baseline.assign(moved_average(old, mean, decay, count > 0))
 
 

@@ -50,7 +50,8 @@ class HeadAttention(MatrixLayer):
 
     def __init__(self, width, heads, seeds, **kwargs):
         super().__init__(**kwargs)
-        self.width, self.heads = width, heads
+        self.width = width
+        self.heads = heads
         self.w_q, self.w_k, self.w_v, self.w_o = (
             self.matrix(f"w_{part}", width, width, seeds) for part in "qkvo"
         )
@@ -109,8 +110,12 @@ class HeadAttention(MatrixLayer):
             weights_j = softmax(q_j (W_j^K)^T m^T)
             head_j = (weights_j m) W_j^V + b_j
         """
-        H, size, d = self.heads, self.width // self.heads, self.width
-        P, R, L = ops.shape(q)[0], ops.shape(q)[1], m.shape[1]
+        H = self.heads
+        size = self.width // self.heads
+        d = self.width
+        P = ops.shape(q)[0]
+        R = ops.shape(q)[1]
+        L = m.shape[1]
         m = ops.cast(m, precision)
         # (d, d) -> (H, d_h, d), and (P, R, d) -> (H, P R, d_h)
         w_k = ops.reshape(ops.transpose(self.w_k), (H, size, d))

@@ -61,9 +61,12 @@ class TransformerDecoder(MatrixLayer):
         self, settings, vocabulary_size, annotation_width, grid, seed=0, **kwargs
     ):
         super().__init__(**kwargs)
-        self.settings, self.grid = settings, tuple(grid)
+        self.settings = settings
+        self.grid = tuple(grid)
         self.dropout = settings.dropout
-        s, d, seeds = settings, settings.width, itertools.count(seed * 1000)
+        s = settings
+        d = settings.width
+        seeds = itertools.count(seed * 1000)
         self.embedding = self.add_weight(
             shape=(vocabulary_size, d),
             initializer=keras.initializers.RandomNormal(
@@ -168,7 +171,9 @@ class TransformerDecoder(MatrixLayer):
 
     def _is_read_unprojected(self, tokens, m):
         """Return whether reading m itself takes fewer operations than its keys."""
-        d, (B, T), P = self.settings.width, tokens.shape, m.shape[0]
+        d = self.settings.width
+        B, T = tokens.shape
+        P = m.shape[0]
         rows = B // P * T if B and P else T  # words of all captions of a photo
         return rows * self.settings.heads < d + rows
 
@@ -194,7 +199,9 @@ class TransformerDecoder(MatrixLayer):
 
         `bias`, (B, L) or (B, W, L), is added to the scores of every head.
         """
-        t, layers = state["t"], []  # (B, W)
+        # (B, W)
+        t = state["t"]
+        layers = []
         table = sinusoids(
             np.arange(state["words"][0].keys.shape[2]), self.settings.width
         )

@@ -53,7 +53,8 @@ class TransformerLayer(MatrixLayer):
 
     def __init__(self, settings, seeds, with_photo=True, **kwargs):
         super().__init__(**kwargs)
-        s, d = settings, settings.width
+        s = settings
+        d = settings.width
         self.is_pre = s.norm == "pre"
         # Names that make the paths of the weights unique.
         self.words = HeadAttention(d, s.heads, seeds, name=f"{self.name}_words")
@@ -108,7 +109,8 @@ class TransformerLayer(MatrixLayer):
         bias = ops.where(rows > t, MASKED, 0.0)  # (B, W, T)
 
         def sublayer(y):
-            words, old = self.words, cache
+            words = self.words
+            old = cache
             new = WordKeys(words.keys(y), words.values(y))  # (B, W, d) each
             # (B, W, 1, d) at row t of (B, W, T, d)
             grown = WordKeys(

@@ -67,7 +67,8 @@ def evaluate_run(
         DataError: the prepared data are absent, damaged, or not of the split.
         ModelFileError: the model is absent, damaged or of other settings.
     """
-    work, run = Path(work), Path(runs_folder) / experiment.name
+    work = Path(work)
+    run = Path(runs_folder) / experiment.name
     split, data = open_split(read_split, experiment, work, split)
     model = models.load(run / runs.MODEL, experiment)
     measured = Measured(experiment, work, run, model, split, data)

@@ -33,7 +33,8 @@ class SiblingModel(keras.Model):
         super().__init__(**kwargs)
         if isinstance(settings, dict):
             settings = self.settings_class(**settings)
-        self.settings, self.seed = settings, seed
+        self.settings = settings
+        self.seed = seed
 
     def get_config(self):
         """Return the arguments of the constructor."""
@@ -112,7 +113,9 @@ class Lstm(keras.layers.Layer):
 
     def __init__(self, inputs, width, seed=0, **kwargs):
         super().__init__(**kwargs)
-        self.inputs, self.width, self.seed = inputs, width, seed
+        self.inputs = inputs
+        self.width = width
+        self.seed = seed
         # Of [v, h]: one product in place of two.
         self.kernel = self.add_weight(
             shape=(inputs + width, 4 * width), initializer="zeros", name="kernel"
@@ -159,7 +162,10 @@ class Cell(keras.layers.Layer):
 
     def __init__(self, kind, inputs, width, seed=0, **kwargs):
         super().__init__(**kwargs)
-        self.kind, self.inputs, self.width, self.seed = kind, inputs, width, seed
+        self.kind = kind
+        self.inputs = inputs
+        self.width = width
+        self.seed = seed
         self.gates = _GATES[kind] * width
         orthogonal = keras.initializers.Orthogonal(seed=seed)
         self.kernel = self.add_weight(

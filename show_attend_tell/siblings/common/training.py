@@ -53,7 +53,8 @@ class SiblingTask(Task):
         super().__init__(experiment)
         self.digest = data.digest()
         self.model = self.models.build(experiment)
-        self.objective, self.count = self, len(data.images)
+        self.objective = self
+        self.count = len(data.images)
         self.batch = min(self.settings.batch_size, self.count)
 
     @classmethod
@@ -75,13 +76,15 @@ class SiblingTask(Task):
 
     def updates(self, epoch: int, start: int = 0) -> Iterator[dict]:
         """Apply the updates of an epoch from number `start` on; yield values to log."""
-        batches, numbers = self.batches(epoch, start), range(start, self.steps)
+        batches = self.batches(epoch, start)
+        numbers = range(start, self.steps)
         for batch in read_ahead(lambda _: next(batches), numbers, _AHEAD):
             yield self.step(*tf.nest.map_structure(tf.constant, batch))
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[tuple]:
         """Yield batches; each depends only on the seed, the epoch and its number."""
-        seed, B = self.settings.seed, self.batch
+        seed = self.settings.seed
+        B = self.batch
         order = np.random.default_rng([seed, epoch]).permutation(self.count)
         for number in range(start, self.steps):
             rows = order[number * B : (number + 1) * B]

@@ -10,7 +10,10 @@ from keras import ops
 from show_attend_tell.siblings.common.layers import SiblingModel, make_dense
 from show_attend_tell.siblings.digits.settings import ClassifierSettings
 
-FILTERS, FILTER, STRIDE = 8, 10, 5  # of the paper's convolution
+# of the paper's convolution
+FILTERS = 8
+FILTER = 10
+STRIDE = 5
 
 
 class DigitClassifier(SiblingModel):
@@ -30,7 +33,8 @@ class DigitClassifier(SiblingModel):
 
     def __init__(self, settings, canvas, classes=10, seed=0, **kwargs):
         super().__init__(settings, seed, **kwargs)
-        self.canvas, self.classes = canvas, classes
+        self.canvas = canvas
+        self.classes = classes
 
     def losses_of(self, labels, outputs) -> dict:
         """Return the loss of a training step and the values to log, as scalars.
@@ -42,7 +46,8 @@ class DigitClassifier(SiblingModel):
         Returns:
             ``loss`` and ``cross_entropy``, which are equal, and ``error`` in percent.
         """
-        labels, logits = ops.cast(labels, "int32"), outputs["logits"]
+        labels = ops.cast(labels, "int32")
+        logits = outputs["logits"]
         loss = ops.mean(
             keras.losses.sparse_categorical_crossentropy(
                 labels, logits, from_logits=True
@@ -64,7 +69,8 @@ class PictureClassifier(DigitClassifier):
         settings = self.settings
         states = np.random.SeedSequence(seed).generate_state(len(settings.widths) + 2)
         kernels = (keras.initializers.GlorotUniform(int(k)) for k in states)
-        self.convolution, width = None, canvas**2
+        self.convolution = None
+        width = canvas**2
         if settings.kind == "convolution":
             self.convolution = keras.layers.Conv2D(
                 FILTERS,

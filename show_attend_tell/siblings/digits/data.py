@@ -120,7 +120,8 @@ def make_pictures(
     Returns:
         (N, H, H) uint8; sums of ink are clipped to 255.
     """
-    N, H = len(images), settings.canvas
+    N = len(images)
+    H = settings.canvas
     if H == DIGIT and not settings.clutter:
         return images
     sums = np.zeros((N, H, H), np.uint16)
@@ -204,7 +205,8 @@ def digit_of_image(image: Image.Image) -> np.ndarray:
 
 def _centred(ink: np.ndarray) -> np.ndarray:
     """Place ink of at most 20 x 20 pixels with its centre of mass in the middle."""
-    digit, corner = np.zeros((DIGIT, DIGIT), np.uint8), []
+    digit = np.zeros((DIGIT, DIGIT), np.uint8)
+    corner = []
     for axis, side in enumerate(ink.shape):
         weights = ink.sum(axis=1 - axis, dtype=np.float64)
         centre = np.average(np.arange(side) + 0.5, weights=weights)

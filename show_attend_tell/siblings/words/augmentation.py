@@ -58,7 +58,8 @@ def make_transform(wide, high, slant, turn, right, down) -> np.ndarray:
     column; and the columns and rows from the crop's middle to the pixel that becomes
     the middle of the result.
     """
-    x, y = (WIDTH - 1) / 2, (HEIGHT - 1) / 2
+    x = (WIDTH - 1) / 2
+    y = (HEIGHT - 1) / 2
     c = x + right - wide * x - slant * y
     f = y + down - turn * x - high * y
     zero = np.zeros_like(wide)

@@ -54,16 +54,20 @@ class RecursiveConvolution(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(autocast=False, **kwargs)  # x keeps its type
-        self.kind, self.inputs, self.outputs = kind, inputs, outputs
+        self.kind = kind
+        self.inputs = inputs
+        self.outputs = outputs
         self.iterations = 0 if kind == "plain" else iterations
-        self.batch_norm, self.share_feedforward = batch_norm, share_feedforward
+        self.batch_norm = batch_norm
+        self.share_feedforward = share_feedforward
         self.seed = seed
         self._create_kernels()
         self._create_offsets()
         self.built = True
 
     def _create_kernels(self):
-        tied, n = self.kind == "recursive_tied", self.iterations
+        tied = self.kind == "recursive_tied"
+        n = self.iterations
         self.kernel = None  # w
         if tied or n:
             self.kernel = self._kernel("kernel", self.outputs, 0)
@@ -81,7 +85,10 @@ class RecursiveConvolution(keras.layers.Layer):
     def _create_offsets(self):
         vector = functools.partial(self.add_weight, shape=(self.outputs,))
         if self.batch_norm:
-            self.scales, self.offsets, self.means, self.variances = [], [], [], []
+            self.scales = []
+            self.offsets = []
+            self.means = []
+            self.variances = []
             for t in range(self.iterations + 1):
                 self.scales.append(vector(initializer="ones", name=f"scale_{t}"))
                 self.offsets.append(vector(initializer="zeros", name=f"offset_{t}"))
@@ -134,7 +141,8 @@ class RecursiveConvolution(keras.layers.Layer):
         """Return sigma of the sums of iteration t."""
         if not self.batch_norm:
             return ops.relu(total + ops.cast(self.biases[t], total.dtype))
-        scale, offset = self.scales[t], self.offsets[t]
+        scale = self.scales[t]
+        offset = self.offsets[t]
         stored = self.means[t], self.variances[t]
         if not training:
             return ops.relu(normalise_by(total, scale, offset, *stored))

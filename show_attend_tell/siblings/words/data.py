@@ -31,20 +31,26 @@ from show_attend_tell.runtime.files import atomic_path
 from show_attend_tell.runtime.untrusted import read_text_bytes, reading
 
 CHARACTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
-PAD, START, END = 0, 1, 2
+PAD = 0
+START = 1
+END = 2
 TOKENS = ("<pad>", "<start>", "<end>", *CHARACTERS)  # their ids are their positions
 MAX_LENGTH = 23  # characters of a word, before <end>
 STEPS = MAX_LENGTH + 1  # T, with <end>
 _MOST_LISTED = 100_000_000  # bytes of a file of words
 _LOGGER = logging.getLogger(__name__)
 _ID_OF = {token: position for position, token in enumerate(TOKENS)}
-HEIGHT, WIDTH = 32, 100  # pixels of a crop
+# pixels of a crop
+HEIGHT = 32
+WIDTH = 100
 # The least grey levels by which a crop is divided: noise of one level in an empty crop
 # must not become a picture.
 LEAST_DEVIATION = 1.0
-IMAGES, MANIFEST = "words.npy", "words.jsonl"
+IMAGES = "words.npy"
+MANIFEST = "words.jsonl"
 SPLITS = ("train", "val", "test")
-_ABSENT, _AGAIN = "file; run `prepare` first", "prepare the words again"
+_ABSENT = "file; run `prepare` first"
+_AGAIN = "prepare the words again"
 _MOST_BYTES = 4_000_000_000  # of a manifest; a row has some 40
 
 
@@ -100,7 +106,9 @@ def read_word_file(path: str | Path) -> list[str]:
     remedy = "pass a text file in UTF-8, one word a line"
     with reading(path, DataError, remedy, "file of words; correct the path"):
         text = read_text_bytes(path, _MOST_LISTED).decode("utf-8-sig")
-    words, first, skipped = [], "", 0
+    words = []
+    first = ""
+    skipped = 0
     for number, line in enumerate(map(str.strip, text.splitlines()), start=1):
         if not line:
             continue
@@ -233,7 +241,8 @@ class WordData:
                 f"`split` must be {' or '.join(map(repr, known))} in {folder}. "
                 f"Received: {quote(split)}; choose one of these"
             )
-        first, end = chosen[0], chosen[-1] + 1
+        first = chosen[0]
+        end = chosen[-1] + 1
         if end - first != len(chosen):
             raise DataError(
                 f"{folder / MANIFEST}: the rows of {split} must follow each other; "
@@ -262,7 +271,8 @@ def write_manifest(folder: Path, rows: Iterable[Word]) -> None:
 def _read_manifest(path: Path) -> list[Word]:
     with reading(path, DataError, _AGAIN, _ABSENT):
         lines = read_text_bytes(path, _MOST_BYTES).splitlines()
-    rows, parser = [], pydantic.TypeAdapter(Word)
+    rows = []
+    parser = pydantic.TypeAdapter(Word)
     for number, line in enumerate(lines, start=1):
         try:
             rows.append(parser.validate_json(line))

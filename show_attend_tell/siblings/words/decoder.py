@@ -61,8 +61,11 @@ class WordDecoder(MatrixLayer):
 
     def __init__(self, settings, inputs, seed=0, **kwargs):
         super().__init__(**kwargs)
-        self.settings, self.inputs, self.seed = settings, inputs, seed
-        s, K = settings, len(TOKENS)
+        self.settings = settings
+        self.inputs = inputs
+        self.seed = seed
+        s = settings
+        K = len(TOKENS)
         self._seeds = itertools.count(seed * 1000 + 20, 20)
         self.first = self.second = None
         if s.decoder == "independent":
@@ -71,7 +74,8 @@ class WordDecoder(MatrixLayer):
             self.output_bias = self.bias("output_bias", K)
             self.built = True
             return
-        m, n = s.embedding_width, s.width
+        m = s.embedding_width
+        n = s.width
         self.embedding = self.matrix("embedding", K, m, self._seeds)
         self.first = Cell(s.cell, m, n, next(self._seeds), name="first")
         if s.decoder in ("rnn2", "rnn2_factored", "attention"):
@@ -195,7 +199,8 @@ class WordDecoder(MatrixLayer):
         query = ops.matmul(s, self.w_s)  # (B, T, A) or (B, T, F)
         if self.settings.reads_places:
             glimpse = attend(*memory, query, ops.reshape(self.w, (-1,)))
-            z, alpha = glimpse.z_hat, glimpse.alpha  # (B, T, C), (B, T, L)
+            z = glimpse.z_hat  # (B, T, C)
+            alpha = glimpse.alpha  # (B, T, L)
         else:
             hidden = ops.tanh(ops.expand_dims(memory.projected, 1) + query)
             alpha = ops.softmax(hidden * self.w, axis=-1)  # (B, T, F)

@@ -34,8 +34,10 @@ class CropEncoder(MatrixLayer):
 
     def __init__(self, settings, seed=0, **kwargs):
         super().__init__(**kwargs)
-        self.settings, self.seed = settings, seed
-        s, seeds = settings, itertools.count(seed * 1000, 50)
+        self.settings = settings
+        self.seed = seed
+        s = settings
+        seeds = itertools.count(seed * 1000, 50)
         self.layers_per_stage = 2 if s.convolution == "plain" else 1
         widths = [
             pair
@@ -56,7 +58,8 @@ class CropEncoder(MatrixLayer):
         ]
         halvings = len(s.channels) - 1
         self.grid = HEIGHT // POOL**halvings, WIDTH // POOL**halvings
-        places, width = int(np.prod(self.grid)), s.channels[-1]
+        places = int(np.prod(self.grid))
+        width = s.channels[-1]
         self.shape_of_places = places, width
         if s.reads_places:
             rows, columns = self.grid

@@ -28,7 +28,9 @@ def measure(run: Measured, beam: int = 1, lexicon: Lexicon | None = None) -> Rep
     ``-lexicon`` for another search. The split may be ``train`` or ``all`` too. See
     :class:`Searcher` for the arguments.
     """
-    name, split, data = run.experiment.data.name, run.split, run.data
+    name = run.experiment.data.name
+    split = run.split
+    data = run.data
     trained_on = read_experiment_file(run.folder / runs.SETTINGS).data.name
     search = Searcher(run.model, beam, lexicon=lexicon)
     readings = best_readings(search, data.images)
@@ -46,7 +48,8 @@ def measure(run: Measured, beam: int = 1, lexicon: Lexicon | None = None) -> Rep
     suffix = "" if usual else f"-beam-{beam}" + "-lexicon" * (lexicon is not None)
     if not usual or name != trained_on:
         suffix = f"-{name}-{split}{suffix}"
-    folder, figures = run.folder / f"figures{suffix}", []
+    folder = run.folder / f"figures{suffix}"
+    figures = []
     for row, reading in enumerate(readings[:DRAWN]):
         if reading.attention is not None and reading.characters:
             figure = draw_reading(reading)

@@ -91,7 +91,9 @@ class Searcher:
         batch: int = BATCH,
         lexicon: Lexicon | None = None,
     ):
-        self.model, self.beam, self.batch = model, beam, batch
+        self.model = model
+        self.beam = beam
+        self.batch = batch
         self.lexicon = lexicon
         # Not with XLA, which computes convolutions more slowly on a CPU.
         self._search = compiled(self._hypotheses, model, xla=False)
@@ -113,7 +115,8 @@ class Searcher:
             crop: (32, 100) uint8.
             words: their tokens, (N, 24), see :func:`words.data.encode_words`.
         """
-        image, parts = images_of(crop[None], 1), []
+        image = images_of(crop[None], 1)
+        parts = []
         for first in range(0, len(words), self.batch):
             rows = words[first : first + self.batch]
             missing = self.batch - len(rows)
@@ -138,7 +141,8 @@ class Searcher:
         return words[best], float(log_probs[best])
 
     def _hypotheses(self, images):
-        model, B = self.model, ops.shape(images)[0]
+        model = self.model
+        B = ops.shape(images)[0]
         memory = model.decoder.memory(model.encoder(images))
 
         def step(tokens, state):

@@ -50,7 +50,8 @@ def prepare_iiit5k(preparation: Preparation) -> Prepared:
         DataError: there are no training crops or too few, an archive is damaged, or
             crops have problems that are refused.
     """
-    data, folder = preparation.require_data(), preparation.folder
+    data = preparation.require_data()
+    folder = preparation.folder
     crops, problems = read_iiit5k(data, preparation.experiment.data.held_out)
     preparation.record(problems)
     rows, images = zip(*crops, strict=True)

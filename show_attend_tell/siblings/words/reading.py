@@ -50,10 +50,13 @@ def best_readings(
     search: Searcher, crops: np.ndarray, paths: Sequence[Path] = ()
 ) -> list[Reading]:
     """Return the best word of each crop, (N, 32, 100) uint8, and of its path if any."""
-    best, grid, readings = search(crops), search.model.grid, []
+    best = search(crops)
+    grid = search.model.grid
+    readings = []
     for row, crop in enumerate(crops):
         word = characters = decode(best.tokens[row, 0])
-        T, log_prob = len(characters), float(best.log_probs[row, 0])
+        T = len(characters)
+        log_prob = float(best.log_probs[row, 0])
         if search.lexicon is not None:
             word, log_prob = search.nearest(crop, characters, log_prob)
         reading = Reading(
@@ -140,7 +143,8 @@ def read_into_file(
         author += f", lexicon {search.lexicon.digest[:12]}"
     with Journal(out, author, _FIELDS, "words") as journal:
         left = [f for f in files if isinstance(f, Failure) or f not in journal]
-        present, failures = len(files) - len(left), []
+        present = len(files) - len(left)
+        failures = []
         results = read_files(search, left)
         with progress_bar(len(files), "crop", "read", done=present) as bar:
             while batch := list(itertools.islice(results, search.batch)):

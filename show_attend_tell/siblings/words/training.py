@@ -38,7 +38,8 @@ DPI = 60  # resolution of these figures, so that a run stays small
 # A batch is read in two parts: this share of its words, the shortest, and the others.
 # Each part has the smallest of these numbers of characters, <end> included, that its
 # words need. Each pair of numbers has its own graph.
-_SHORT, LENGTHS = 0.75, (8, UNROLLED, STEPS)
+_SHORT = 0.75
+LENGTHS = (8, UNROLLED, STEPS)
 _ESTIMATING = 40  # batches that measure the statistics of the averaged weights
 
 
@@ -73,10 +74,12 @@ class ReadTask(SiblingTask):
         self, experiment: ReadExperiment, data: WordData, validation: WordData
     ):
         super().__init__(experiment, data)
-        self.data, self.validation = data, validation
+        self.data = data
+        self.validation = validation
         self.targets = encode_words(data.words)  # (N, 24)
         self.step = compiled_step(self.model, self.settings)
-        self._search, self._readings = None, []
+        self._search = None
+        self._readings = []
 
     def make_batch(self, rows: np.ndarray, seed: list[int]) -> Batch:
         """Return crops with the shortest words first, and their random changes."""
@@ -184,7 +187,9 @@ def compiled_step(model: Reader, settings):
         return total, entropy, tape.gradient(total, [annotations, *decoder])
 
     def step(crops, parts, changes):
-        B, first, results = crops.shape[0], 0, []
+        B = crops.shape[0]
+        first = 0
+        results = []
         if changes:
             crops = change_crops(crops, changes)
         images = normalised(crops)[..., None]

@@ -62,7 +62,8 @@ class Measurer:
         expectation of L to -log p(x). With the closed form of L^z in place of the
         sampled ratio, the result would not be a bound. ``samples`` is K.
         """
-        rng, bounds = np.random.default_rng(seed), []
+        rng = np.random.default_rng(seed)
+        bounds = []
         together = max(1, BATCH // samples)
         for first in range(0, len(images), together):
             batch = images[first : first + together]
@@ -82,7 +83,9 @@ class Sampler:
 
     def __call__(self, count: int, seed: int) -> dict[str, np.ndarray]:
         """Return the outputs of :meth:`Draw.generate`; the seed decides z."""
-        s, rng, parts = self.model.settings, np.random.default_rng(seed), []
+        s = self.model.settings
+        rng = np.random.default_rng(seed)
+        parts = []
         for first in range(0, count, BATCH):
             rows = min(BATCH, count - first)
             noise = rng.standard_normal((rows, s.steps, s.latent), np.float32)

@@ -24,8 +24,12 @@ from show_attend_tell.siblings.digits.draw.figures import (
 from show_attend_tell.siblings.digits.draw.model import Draw
 from show_attend_tell.siblings.digits.draw.models import GENERATORS
 
-WEIGHTED, SAMPLES = 1000, 50  # pictures and samples of the importance-weighted bound
-GENERATED, COMPARED = 100, 10  # pictures drawn, and pictures compared with digits
+# pictures and samples of the importance-weighted bound
+WEIGHTED = 1000
+SAMPLES = 50
+# pictures drawn, and pictures compared with digits
+GENERATED = 100
+COMPARED = 10
 _SCALE = 3  # side of a pixel in a figure
 
 
@@ -56,8 +60,10 @@ evaluate = functools.partial(evaluate_run, measure, GENERATORS, read_split)
 
 def bounds(model: Draw, images: np.ndarray) -> dict:
     """Return the scores of a model on binary pictures (N, H, W), in nats a picture."""
-    measurer, N = Measurer(model), len(images)
-    terms, first = measurer.bound(images), images[:WEIGHTED]
+    measurer = Measurer(model)
+    N = len(images)
+    terms = measurer.bound(images)
+    first = images[:WEIGHTED]
     bound = float(terms.whole.mean())
     steps = terms.divergence.mean(axis=0)
     return {

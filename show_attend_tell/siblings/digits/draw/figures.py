@@ -34,7 +34,8 @@ def tile(pictures: np.ndarray, columns: int, scale: int, boxes=None) -> Image.Im
     """
     N, H, W = pictures.shape
     rows = -(-N // columns)
-    high, wide = H * scale + 1, W * scale + 1
+    high = H * scale + 1
+    wide = W * scale + 1
     whole = Image.new("RGB", (columns * wide + 1, rows * high + 1), _GAP)
     for k, picture in enumerate(pictures):
         pixels = np.uint8(np.round(255 * picture)).repeat(scale, 0).repeat(scale, 1)

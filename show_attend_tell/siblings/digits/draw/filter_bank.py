@@ -40,7 +40,8 @@ def make_window(parameters, N, height, width, settings) -> Window:
     across, down, variance, stride, intensity = (
         parameters[:, k] for k in range(PARAMETERS)
     )
-    most, wide = settings.log_scale_limit, settings.log_variance_limit
+    most = settings.log_scale_limit
+    wide = settings.log_variance_limit
     stride = ops.exp(ops.clip(stride, -most, most))
     return Window(
         x=(width + 1) / 2 * (across + 1),
@@ -77,7 +78,8 @@ def filter_bank(centre, stride, variance, N, size):
 
 def filters(window: Window, N, height, width):
     """Return F_Y (B, N, H) and F_X (B, N, W)."""
-    stride, variance = window.stride, window.variance
+    stride = window.stride
+    variance = window.variance
     F_y = filter_bank(window.y, stride, variance, N, height)
     return F_y, filter_bank(window.x, stride, variance, N, width)
 

@@ -53,13 +53,16 @@ class Draw(SiblingModel):
         width: W.
     """
 
-    settings_class, sizes = DrawSettings, ("height", "width")
+    settings_class = DrawSettings
+    sizes = ("height", "width")
 
     def __init__(self, settings, height, width, seed=0, **kwargs):
         super().__init__(settings, seed, **kwargs)
-        self.height, self.width = height, width
+        self.height = height
+        self.width = width
         self.generator = keras.random.SeedGenerator(seed)
-        s, pixels = self.settings, height * width
+        s = self.settings
+        pixels = height * width
         seeds = [int(k) for k in np.random.SeedSequence(seed).generate_state(6) // 2]
         kernels = [keras.initializers.GlorotUniform(k) for k in seeds]
         seen = 2 * s.read**2 if s.attention else pixels
@@ -109,7 +112,8 @@ class Draw(SiblingModel):
             (B, T + 1, P), the logits c_0 to c_T; and with attention ``read`` and
             ``write``, the windows' parameters, (B, T, 5).
         """
-        rows, s = ops.shape(images)[0], self.settings
+        rows = ops.shape(images)[0]
+        s = self.settings
         flat = ops.reshape(images, (-1, self.height * self.width))  # (B, P)
         # Without attention every step reads x: compute its product once.
         gates = 0.0 if s.attention else ops.matmul(flat, self.see_image)
@@ -119,7 +123,8 @@ class Draw(SiblingModel):
             seen, read = self._read(images, canvas, decoder[0])
             both = ops.concatenate([seen, decoder[0]], axis=1)
             encoder = self.encoder(both, encoder, more_gates=gates)
-            mean, log_deviation = self.mean(encoder[0]), self.log_deviation(encoder[0])
+            mean = self.mean(encoder[0])
+            log_deviation = self.log_deviation(encoder[0])
             z = mean + ops.exp(log_deviation) * eps  # (B, Z)
             canvas, decoder, write = self._advance(canvas, decoder, z)
             values = {
@@ -170,7 +175,8 @@ class Draw(SiblingModel):
         error = images - ops.reshape(ops.sigmoid(canvas), shape)  # x^, (B, H, W)
         if not self.settings.attention:
             return ops.reshape(error, (-1, self.height * self.width)), {}
-        parameters, N = self.to_read(h), self.settings.read
+        parameters = self.to_read(h)
+        N = self.settings.read
         window = self._window(parameters, N)
         patches = [
             ops.reshape(read_patch(each, window, N), (-1, N * N))
@@ -181,7 +187,8 @@ class Draw(SiblingModel):
     def _advance(self, canvas, decoder, z):
         """Return c_t, the decoder's next state, and the window's parameters if any."""
         decoder = self.decoder(z, decoder)
-        patch, parameters = self.to_patch(decoder[0]), {}
+        patch = self.to_patch(decoder[0])
+        parameters = {}
         if self.settings.attention:
             parameters["write"] = self.to_write(decoder[0])
             N = self.settings.write
@@ -230,7 +237,8 @@ class WindowClassifier(DigitClassifier):
 
     def __init__(self, settings, canvas, classes=10, seed=0, **kwargs):
         super().__init__(settings, canvas, classes, seed, **kwargs)
-        s, self.glimpses = self.settings, self.settings.steps
+        s = self.settings
+        self.glimpses = self.settings.steps
         seeds = [int(k) for k in np.random.SeedSequence(seed).generate_state(2) // 2]
         self.core = Lstm(s.read**2, s.width, seeds[0], name="core")
         kernel = keras.initializers.GlorotUniform(seeds[1])
@@ -245,7 +253,8 @@ class WindowClassifier(DigitClassifier):
         Returns:
             ``logits`` (B, classes), and ``read``, the windows' parameters, (B, T, 5).
         """
-        s, rows = self.settings, ops.shape(images)[0]
+        s = self.settings
+        rows = ops.shape(images)[0]
 
         def step(state, _):
             parameters = self.to_read(state[0])

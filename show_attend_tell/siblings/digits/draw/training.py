@@ -64,7 +64,8 @@ class GenerationTask(SiblingTask):
 
     def make_batch(self, rows: np.ndarray, seed: list[int]) -> tuple[np.ndarray]:
         """Return new binary pictures of digits, (B, H, H), 0 or 255."""
-        rng, data = np.random.default_rng(seed), self.experiment.data
+        rng = np.random.default_rng(seed)
+        data = self.experiment.data
         pictures = make_pictures(self.images[rows], self.images, data, rng)
         if self.dynamic:
             # The fourth number separates the pixels' noise from the random places.
@@ -84,7 +85,8 @@ class GenerationTask(SiblingTask):
     def show(self, log: CurveLog, model: Draw, step: int) -> None:
         """Log canvases of the first validation pictures, and generated pictures."""
         images = self.pictures[:SHOWN].astype(np.float32) / 255
-        s, rng = model.settings, np.random.default_rng(_SAMPLE_SEED)
+        s = model.settings
+        rng = np.random.default_rng(_SAMPLE_SEED)
         noise = rng.standard_normal((len(images), s.steps, s.latent), np.float32)
         outputs = model.draw(*map(ops.convert_to_tensor, (images, noise)))
         arrays = {name: ops.convert_to_numpy(x) for name, x in outputs.items()}

@@ -29,7 +29,8 @@ def measure(run: Measured) -> Report:
     """Measure the error of a classifier, and draw its glimpses."""
     images, labels = held_out_pictures(run.data, run.experiment.data, run.split)
     model = run.model
-    predict, figures = Predictor(model), []
+    predict = Predictor(model)
+    figures = []
     look = predict.usual_look
     seeds = SEEDS if predict.looks else (0,)
     errors = [predict(images, look, seed).errors(labels) for seed in seeds]

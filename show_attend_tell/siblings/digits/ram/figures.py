@@ -29,7 +29,9 @@ from show_attend_tell.siblings.digits.ram.model import RecurrentAttention
 from show_attend_tell.siblings.digits.ram.prediction import Prediction
 from show_attend_tell.siblings.digits.ram.retina import see
 
-_PATH, _BOX = "#ff9e1b", "#35c4e8"  # visible on black and on white
+# visible on black and on white
+_PATH = "#ff9e1b"
+_BOX = "#35c4e8"
 _INCH = 1.1  # side of a panel
 _DPI = 100
 _FRAME = 700  # milliseconds of a glimpse in an animation
@@ -51,7 +53,8 @@ def retina_glimpses(
     A view has the scales laid over each other: the patch of a smaller scale covers the
     middle of the next larger patch, as sharp as the model saw it; S = 2^(k-1) g.
     """
-    s, (N, T, _) = model.settings, locations.shape
+    s = model.settings
+    N, T, _ = locations.shape
     whole = np.repeat(images, T, axis=0).astype(np.float32) / 255
     places = locations.reshape(N * T, 2).astype(np.float32)
     whole, places = map(ops.convert_to_tensor, (whole, places))
@@ -75,10 +78,13 @@ def window_glimpses(images: np.ndarray, model: WindowClassifier) -> Glimpses:
 
     A box goes through the centres of a window's outer filters.
     """
-    s, H, N = model.settings, model.canvas, len(images)
+    s = model.settings
+    H = model.canvas
+    N = len(images)
     pictures = ops.convert_to_tensor(images.astype(np.float32) / 255)
     parameters = model(pictures)["read"]  # (N, T, 5)
-    views, boxes = [], []
+    views = []
+    boxes = []
     for t in range(s.steps):
         window = make_window(parameters[:, t], s.read, H, H, s)
         plain = window._replace(intensity=ops.ones_like(window.intensity))
@@ -109,7 +115,8 @@ def save_glimpses(
         )
         for shown in range(1, glimpses.views.shape[1] + 1)
     ]
-    still, moving = folder / "glimpses.png", folder / "glimpses.gif"
+    still = folder / "glimpses.png"
+    moving = folder / "glimpses.gif"
     atomic_write(still, encode_png(frames[-1]))
     atomic_write(moving, encode_gif(frames, _FRAME, 3 * _FRAME))
     return [still, moving]
@@ -157,7 +164,8 @@ def _draw_path(
     H = len(image)
     axes.imshow(image, cmap="gray", vmin=0, vmax=255, extent=(0, H, H, 0))
     for left, top, right, bottom in boxes:
-        corner, size = (left, top), (right - left, bottom - top)
+        corner = (left, top)
+        size = (right - left, bottom - top)
         box = Rectangle(corner, *size, fill=False, edgecolor=_BOX, linewidth=0.7)
         axes.add_patch(box)
     axes.plot(*centres.T, color=_PATH, linewidth=1.2)

@@ -89,7 +89,8 @@ class RecurrentAttention(DigitClassifier):
             # With the identity, the state neither fades nor grows over many steps.
             self.from_state.kernel.assign(np.eye(s.width))
         self.from_glimpse = dense(s.width, gates, "from_glimpse")
-        before, self.locate = s.location_width or s.width, []
+        before = s.location_width or s.width
+        self.locate = []
         if s.location_width:
             self.locate.append(dense(s.width, before, "locate_hidden", "relu"))
         self.locate.append(dense(before, 2, "locate", "tanh"))
@@ -143,7 +144,11 @@ class RecurrentAttention(DigitClassifier):
         """
         s = self.settings
         state = self._start(images)
-        places, means, log_probs, baselines, states = [], [], [], [], []
+        places = []
+        means = []
+        log_probs = []
+        baselines = []
+        states = []
         for t in range(s.glimpses):
             place = noise.steps[:, t] if at_random and t else noise.first
             if t == 0 and s.first == "centre":
@@ -176,7 +181,8 @@ class RecurrentAttention(DigitClassifier):
         s = self.settings
         seen = see(images, place, s.patch, s.scales, self.reach)  # (R, k, g, g)
         seen = ops.reshape(seen, (-1, s.scales * s.patch**2))
-        what, where = self.see_what(seen), self.see_where(place)
+        what = self.see_what(seen)
+        where = self.see_where(place)
         return ops.relu(self.join_what(what) + self.join_where(where))
 
     def _step(self, state, glimpse):
@@ -245,7 +251,8 @@ class RecurrentAttention(DigitClassifier):
         values = {name: ops.mean(term) for name, term in terms.items()}
         loss = values["cross_entropy"] + values["baseline_error"]
         loss = loss + self.settings.reinforce_weight * values["reinforce"]
-        old, decay = ops.convert_to_tensor(self.moving), self.settings.baseline_decay
+        old = ops.convert_to_tensor(self.moving)
+        decay = self.settings.baseline_decay
         self.moving.assign(moved_average(old, values["reward"], decay))
         values["error"] = 100 * (1 - values["reward"])
         return {"loss": loss, **values, **self._place_statistics(outputs)}

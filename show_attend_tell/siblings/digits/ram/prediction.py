@@ -74,9 +74,11 @@ class Predictor:
 
     def _run(self, images: np.ndarray, look: Look | None, rng: np.random.Generator):
         """Return the fields of the predictions of a batch."""
-        function, noise = self._policy, ()
+        function = self._policy
+        noise = ()
         if self.looks:
-            N, T = len(images), self.model.settings.glimpses
+            N = len(images)
+            T = self.model.settings.glimpses
             first = rng.uniform(-1, 1, (N, 2)).astype(np.float32)
             steps = np.zeros((N, T, 2), np.float32)
             if look == "sampled":

@@ -55,7 +55,8 @@ class ClassificationTask(SiblingTask):
             return self.model.losses_of(labels, outputs)
 
         self.step = compile_step(self.model, values_of, self.settings.jit_compile)
-        self._predictor, self._shown = None, None
+        self._predictor = None
+        self._shown = None
 
     def make_batch(self, rows: np.ndarray, seed: list[int]) -> Digits:
         """Return new pictures of digits, and their labels."""

@@ -66,7 +66,8 @@ def prepare_rendered_words(preparation: Preparation) -> Prepared:
             was killed.
         DataError: the file of words cannot be read.
     """
-    settings, folder = preparation.experiment.data, preparation.folder
+    settings = preparation.experiment.data
+    folder = preparation.folder
     families = find_families(settings.fonts or None)
     words = load_words(settings.words or None)
     photos = load_grounds(settings.photos)
@@ -257,7 +258,8 @@ def _read_part(part: Part) -> tuple[np.ndarray, list[Word]]:
         part.path.open("rb") as file,
         np.load(file, allow_pickle=False) as stored,
     ):
-        crops, words = stored["crops"], stored["words"].tolist()
+        crops = stored["crops"]
+        words = stored["words"].tolist()
     return crops, [Word(part.split, word) for word in words]
 
 
@@ -272,7 +274,8 @@ def write_words(
         parts: crops, (n, 32, 100) uint8, and words; the words of a split are adjacent.
     """
     (folder / MANIFEST).unlink(missing_ok=True)  # it describes the previous words
-    rows, shape = [], (count, HEIGHT, WIDTH)
+    rows = []
+    shape = (count, HEIGHT, WIDTH)
     with atomic_path(folder / IMAGES) as temporary:
         array = np.lib.format.open_memmap(temporary, "w+", np.uint8, shape)
         for crops, words in parts:
@@ -295,7 +298,8 @@ def contact_sheet(crops: np.ndarray, words: list[str]) -> Image.Image:
     draw = ImageDraw.Draw(sheet)
     for number, (crop, word) in enumerate(zip(crops, words, strict=True)):
         y, x = divmod(number, columns)
-        x, y = x * (wide + 8), y * (high + 18)
+        x = x * (wide + 8)
+        y = y * (high + 18)
         sheet.paste(Image.fromarray(crop), (x, y))
         draw.text((x, y + high + 1), word, fill=0)
     return sheet

@@ -141,13 +141,17 @@ def draw(
             pen.text(place, piece, 255, face, anchor="ls", stroke_width=stroke)
         return mask
 
-    word, outline, ruled, shadow = write(pieces, 0, 0, stroke), None, None, None
+    word = write(pieces, 0, 0, stroke)
+    outline = None
+    ruled = None
+    shadow = None
     if rng.random() < 0.15:
         around = stroke + int(rng.integers(1, 2 + size // 14))
         outline = write(pieces, 0, 0, around)
     if rng.random() < 0.10 and width > 2 * size:
         rise = min(width * rng.uniform(0.03, 0.13), 0.9 * size) * rng.choice((-1, 1))
-        word, outline = curve(word, rise), outline and curve(outline, rise)
+        word = curve(word, rise)
+        outline = outline and curve(outline, rise)
     box = (outline or word).getbbox()
     if rng.random() < 0.15:
         ruled = _ruled(shape, box, size, rng)
@@ -170,7 +174,8 @@ def _spread(
     """
     if not space:
         return [(text, 0.0)], face.getlength(text)
-    letters, x = [], 0.0
+    letters = []
+    x = 0.0
     for letter in text:
         letters.append((letter, x))
         x += max(1.0, face.getlength(letter) + space)
@@ -221,7 +226,8 @@ def curve(mask: Mask, rise: float) -> Mask:
     rises = [rise * (1 - (2 * x / width - 1) ** 2) for x in edges]
     mesh = []
     for k in range(_STRIPS):
-        (x0, x1), (a, b) = edges[k : k + 2], rises[k : k + 2]
+        x0, x1 = edges[k : k + 2]
+        a, b = rises[k : k + 2]
         mesh.append(
             ((x0, 0, x1, height), (x0, a, x0, height + a, x1, height + b, x1, b))
         )
@@ -238,7 +244,8 @@ def crop(layers: Layers, box: Box, rng: np.random.Generator) -> Layers:
     """
     x0, y0, x1, y1 = box
     angle, shear = rng.normal(0.0, (math.radians(3.0), 0.08))
-    cos, sin = math.cos(angle), math.sin(angle)
+    cos = math.cos(angle)
+    sin = math.sin(angle)
     # From offsets in the crop to offsets in the masks, from the middle of both.
     turn = np.array([[cos, -sin], [sin, cos]]) @ [[1.0, shear], [0.0, 1.0]]
     half = np.abs(np.linalg.inv(turn)) @ (x1 - x0, y1 - y0) / 2  # contains the word
@@ -256,7 +263,8 @@ def crop(layers: Layers, box: Box, rng: np.random.Generator) -> Layers:
         y * (1 + np.maximum(0, high * np.sign(x))),
     )
     corners = turn @ (x, y) + [[(x0 + x1) / 2], [(y0 + y1) / 2]]
-    kind, how = Image.Transform.QUAD, Image.Resampling.BILINEAR
+    kind = Image.Transform.QUAD
+    how = Image.Resampling.BILINEAR
     data = corners.T.ravel().tolist()
     return Layers(*(mask and mask.transform(shape, kind, data, how) for mask in layers))
 
