@@ -303,23 +303,6 @@ def test_settings_that_do_not_fit_each_other_are_refused_with_one_value_received
     assert "Value error" not in refused
 
 
-def test_a_run_of_version_0_3_is_read_without_its_retired_settings(small_file):
-    text = small_file.read_text()
-    retired = {
-        "[encoder]\n": 'trainable_from = ""\n',
-        "[training]\n": 'rollouts = "beam"\ntext = []\nencoder_learning_rate = 1e-05\n',
-    }
-    changed_text = text
-    for table, lines in retired.items():
-        changed_text = changed_text.replace(table, table + lines)
-    assert changed_text.count("\n") == text.count("\n") + 4
-    small_file.write_text(changed_text)
-    assert read_experiment_file(small_file) == experiment_from_dict(CAPTION)
-    for value, other in (("[]", '["a"]'), ('""', '"block5_conv1"'), ("1e-05", "0.1")):
-        small_file.write_text(changed_text.replace(f"= {value}\n", f"= {other}\n"))
-        assert "unknown key" in line_of(read_experiment_file, small_file)
-
-
 def test_further_data_sets_have_weights_and_other_names():
     assert experiment_from_dict(changed(CAPTION, "data", also={"b": 2})).data.also == {
         "b": 2.0
