@@ -9,7 +9,8 @@ A row is an experiment with changed settings and some seeds. To run it is to pre
 absent data and features, to train the runs ``<row>-seed-<n>``, where interrupted ones
 continue, and to evaluate them. The result of each seed is added to
 ``experiments/reproduction/<row>.json``; seeds that it has are skipped. The tables
-of the page are made from these files alone.
+of the page are made from these files alone. A row that has all its seeds is measured a
+second time, beside the first: ``second_measurement.py`` compares the two.
 """
 
 import argparse
@@ -20,6 +21,8 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+
+from second_measurement import FOLDER, comparison
 
 from show_attend_tell.config import runs
 from show_attend_tell.config.experiments import (
@@ -55,8 +58,8 @@ the photos for one model; they do not contain the variation between seeds. Flick
 measured on its 1,000 dev photos, on which settings were chosen too; the papers measure
 test photos. Features are those of VGG16 in 8 bits, the paper's of VGG19. The last
 column is the git revision, and for figures that were measured earlier the section of
-the log. `make reproduce` skips rows that have their results; it measures one again
-after its file in `experiments/reproduction/` is deleted.
+the log. `make reproduce` of a row that has its results keeps a second measurement in
+`experiments/reproduction/again/`, and prints both with their intervals and a verdict.
 """
 
 
@@ -343,6 +346,37 @@ def _anchor(title: str) -> str:
     return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
 
 
+def next_measurement(
+    name: str, row: dict, seed: int | None = None
+) -> tuple[Path, dict, list]:
+    """Return the file of the next measurement of a row, its content and its seeds.
+
+    The second measurement follows when the first has every seed, or the one `seed`.
+    """
+    for folder in (RESULTS, RESULTS / FOLDER):
+        file = folder / f"{name}.json"
+        result = {"runs": []}
+        if file.exists():
+            result = json.loads(file.read_text("utf-8"))
+        missing = missing_seeds(row, result)
+        chosen = [number for number in missing if seed in (None, number)]
+        if chosen:
+            break
+    return file, result, chosen
+
+
+def _print_second(name: str, file: Path, seeds: list) -> None:
+    """Print what a second measurement measures, or that there is one."""
+    if not seeds:
+        print(f"{name}: measured twice; remove {file} to repeat the second measurement")
+        return
+    print(f"{name}: measured before; the second measurement is kept in {file}")
+    for seed in seeds:
+        folder = RUNS / (name if seed is None else f"{name}-seed-{seed}")
+        if runs.holds_run(folder):
+            print(f"{folder}: trained before; remove it to train it anew")
+
+
 def main() -> None:
     """List the rows, or run those that are named, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -358,17 +392,19 @@ def main() -> None:
         parser.error(f"{unknown[0]}: no such row{close}; without one, all are listed")
     options = ("--cluster", given.cluster) if given.cluster else ()
     for name in given.names:
-        result = read_results().get(name, {"runs": []})
-        missing = missing_seeds(rows[name], result)
-        chosen = [seed for seed in missing if given.seed in (None, seed)]
-        if not chosen:
-            print(f"{name}: already measured; delete its file to measure it again")
+        file, result, chosen = next_measurement(name, rows[name], given.seed)
+        if file.parent != RESULTS:
+            _print_second(name, file, chosen)
         # On a cluster the seeds train side by side, unless they start from other runs.
         together = options and chosen and "after" not in rows[name]
         for seeds in [chosen] if together else [[x] for x in chosen]:
             result["runs"] += run_row(name, rows, seeds, given.data, options)
             text = json.dumps(result, indent=1, ensure_ascii=False) + "\n"
-            atomic_write(RESULTS / f"{name}.json", text)
+            atomic_write(file, text)
+        if file.parent != RESULTS:
+            first = read_results()[name]
+            scores = claims[rows[name]["claim"]]["scores"]
+            print("\n".join(comparison(name, scores, first, result)))
     results = read_results()
     if given.names or given.write:
         atomic_write(PAGE, page(claims, rows, results))

@@ -3,6 +3,7 @@
 import json
 import re
 import runpy
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +21,7 @@ from show_attend_tell.config.settings import experiment_to_toml
 from show_attend_tell.runtime import plugins
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "research"))
 TOOL = runpy.run_path(str(ROOT / "research" / "reproduction.py"))
 CLAIMS, ROWS = TOOL["read_table"]()
 RESULTS = TOOL["read_results"]()
@@ -221,13 +223,62 @@ def test_a_run_trained_on_jax_is_only_evaluated(tmp_path, monkeypatch):
     assert re.search(r"\| this \(`a`\) \| 1 \| 1.50 \| .*, trained on a GPU \|", text)
 
 
-def test_rows_that_have_results_are_skipped(monkeypatch, capsys):
-    name = "flickr8k_hard"
+@pytest.fixture
+def measured(tmp_path, monkeypatch):
+    """Return a folder with results of a row in it, and the values measured next."""
+    name, values = "scenes_soft", {}
+    first = RESULTS[name]
+    (tmp_path / f"{name}.json").write_text(json.dumps(first))
+    shutil.copy(TOOL["RESULTS"] / "rows.toml", tmp_path)
+
+    def run_row(name, rows, seeds, *options):
+        (seed,) = seeds
+        (run,) = (run for run in first["runs"] if run["seed"] == seed)
+        intervals = {**run.get("intervals", {})}
+        intervals |= {k: [x - 1, x + 1] for k, x in values.items()}
+        scores = run["scores"] | values
+        return [{**run, "revision": "b", "scores": scores, "intervals": intervals}]
+
+    own = TOOL["main"].__globals__
+    monkeypatch.setitem(own, "RESULTS", tmp_path)
+    monkeypatch.setitem(own, "PAGE", tmp_path / "page.md")
+    monkeypatch.setitem(own, "run_row", run_row)
     monkeypatch.setattr(sys, "argv", ["reproduction.py", name])
-    before = TOOL["PAGE"].read_bytes()
+    return tmp_path, values
+
+
+@pytest.mark.parametrize(
+    ("changed", "verdict"),
+    [({}, "agrees"), ({"BLEU-4": 50.0, "CIDEr": 400.0}, "differs in BLEU-4 (seed ")],
+)
+def test_a_second_measurement_is_kept_beside_the_first(
+    measured, capsys, changed, verdict
+):
+    folder, values = measured
+    values |= changed
+    before = (folder / "scenes_soft.json").read_bytes()
     TOOL["main"]()
-    assert f"{name}: already measured" in capsys.readouterr().out
-    assert TOOL["PAGE"].read_bytes() == before
+    printed = capsys.readouterr().out
+    assert f"verdict: {verdict}" in printed
+    run = RESULTS["scenes_soft"]["runs"][0]
+    low, high = run["intervals"]["BLEU-4"]
+    assert f"{run['scores']['BLEU-4']:.4g} [{low:.4g}, {high:.4g}]" in printed
+    second = json.loads((folder / "again" / "scenes_soft.json").read_text())
+    assert len(second["runs"]) == len(RESULTS["scenes_soft"]["runs"])
+    assert (folder / "scenes_soft.json").read_bytes() == before
+    TOOL["main"]()  # nothing is measured a third time
+    printed = capsys.readouterr().out
+    assert "measured twice" in printed
+    assert f"verdict: {verdict}" in printed
+
+
+def test_scores_without_intervals_have_no_verdict_unless_they_are_equal():
+    verdict_of = TOOL["comparison"].__globals__["verdict_of"]
+    one = {"scores": {"error": 1.0}}
+    assert verdict_of("error", one, {"scores": {"error": 2.0}}) == "no interval"
+    assert verdict_of("error", one, one) == "agrees"
+    other = {"scores": {"error": 2.0}, "intervals": {"error": [0.9, 3.0]}}
+    assert verdict_of("error", one, other) == "agrees"
 
 
 @pytest.mark.slow
