@@ -142,6 +142,31 @@ def find_files(folder: Path, leave_out: Path, problems: Problems) -> list[Path]:
     return sorted(files, key=lambda path: (len(path.parts), path))
 
 
+def visible_members(path: Path, problems: Problems) -> Iterator[Packed]:
+    """Yield the files of an archive that are not hidden, nor a system's.
+
+    Args:
+        path: the archive.
+        problems: receives unsafe entries.
+
+    Raises:
+        DataError: the archive is damaged.
+    """
+    with (
+        reading(path, DataError, "download the archive again"),
+        zipfile.ZipFile(path) as archive,
+    ):
+        members = archive.infolist()
+    for member in members:
+        name = _entry_name(member)
+        if not is_safe(member):
+            problems.add(Problem.UNSAFE_ENTRY, f"{path.name}: {member.filename!r}")
+        elif name.endswith("/") or any(map(is_left_alone, name.split("/"))):
+            continue
+        else:
+            yield Packed(path, member)
+
+
 class DataFolder:
     """Index of the photos and text files below the user's data folder.
 
@@ -187,7 +212,7 @@ class DataFolder:
             else:
                 self._texts.setdefault(path.name, path)
         for path in archives:  # later than all files, which are preferred
-            for packed in self._members(path):
+            for packed in visible_members(path, self.problems):
                 name = entry_path(packed.member).name
                 if not is_photo(name):
                     self._texts.setdefault(name, packed)
@@ -196,24 +221,6 @@ class DataFolder:
                 elif name not in self.photos:
                     self._packed[name] = packed
                     self.photos[name] = self._unpacked / name
-
-    def _members(self, path: Path) -> Iterator[Packed]:
-        """Yield the visible files of an archive; record unsafe entries."""
-        with (
-            reading(path, DataError, "download the archive again"),
-            zipfile.ZipFile(path) as archive,
-        ):
-            members = archive.infolist()
-        for member in members:
-            name = _entry_name(member)
-            if not is_safe(member):
-                self.problems.add(
-                    Problem.UNSAFE_ENTRY, f"{path.name}: {member.filename!r}"
-                )
-            elif name.endswith("/") or any(map(is_left_alone, name.split("/"))):
-                continue
-            else:
-                yield Packed(path, member)
 
     def text_names(self, pattern: str) -> list[str]:
         """Return the names of text files that match a pattern, such as ``*.json``."""

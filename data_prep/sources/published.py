@@ -60,7 +60,7 @@ def read_flickr8k(data: DataFolder) -> list[Photo]:
         if file is None:
             data.problems.notes.append(f"no {name}: the split {split!r} is empty")
         else:
-            lists[split] = _read_names(file, data.problems)
+            lists[split] = read_names(file, data.problems)
     return join_by_name(data, captions, lists)
 
 
@@ -74,7 +74,7 @@ def _read_kaggle(data: DataFolder, file: TextFile) -> list[Photo]:
         data.problems.notes.append(BY_HASH)
         return join_by_name(data, captions, lists_by_hash(captions))
     lists = {
-        split: _read_names(text, data.problems) for split, text in texts.items() if text
+        split: read_names(text, data.problems) for split, text in texts.items() if text
     }
     return join_by_name(data, captions, lists)
 
@@ -167,7 +167,7 @@ def read_tokens(file: TextFile, problems: Problems) -> Captions:
     return {name: list(numbered.values()) for name, numbered in captions.items()}
 
 
-def _read_names(file: TextFile, problems: Problems) -> list[str]:
+def read_names(file: TextFile, problems: Problems) -> list[str]:
     """Return the photo names of a list, one a line, without repetitions."""
     names: dict[str, None] = {}
     for name in map(str.strip, file.text.splitlines()):
