@@ -27,7 +27,7 @@ from data_prep.sources.published import (
     read_tokens,
 )
 from show_attend_tell.data.preprocessing import is_photo
-from show_attend_tell.runtime.errors import DownloadError, one_line
+from show_attend_tell.runtime.errors import DataError, one_line
 from show_attend_tell.runtime.files import locked
 from show_attend_tell.runtime.progress import progress_bar
 
@@ -131,12 +131,12 @@ def download(source: str, folder: Path, progress: bool = False) -> list[Path]:
         progress: whether to show a progress bar for each file.
 
     Raises:
-        DownloadError: the source has no files to download, an archive has another
+        DataError: the source has no files to download, an archive has another
             number of photos or captions than the data set, or see
             :func:`download_file`.
     """
     if source not in FILES:
-        raise DownloadError(
+        raise DataError(
             f"`source` must be one of {sorted(FILES)}. Received: {source!r}; request "
             "other data sets from their authors"
         )
@@ -150,18 +150,16 @@ def download_file(remote: RemoteFile, folder: Path, progress: bool = False) -> P
     """Download or resume a file; return its path after verification.
 
     Raises:
-        DownloadError: the file cannot be downloaded, verified or written.
+        DataError: the file cannot be downloaded, verified or written.
     """
     target = folder / remote.name
     part = target.with_name(target.name + ".part")
-    taken = DownloadError(
-        f"{target}: another process is downloading it; wait, or stop it"
-    )
+    taken = DataError(f"{target}: another process is downloading it; wait, or stop it")
     try:
         if target.exists():
             if remote.size in (None, _size(target)):
                 return target
-            raise DownloadError(
+            raise DataError(
                 f"{target}: must have {remote.size} bytes. Received: {_size(target)}; "
                 "remove the file to download it again"
             )
@@ -170,15 +168,15 @@ def download_file(remote: RemoteFile, folder: Path, progress: bool = False) -> P
                 _receive(remote, part, progress)
             if fault := _fault(part, remote):
                 part.unlink()
-                raise DownloadError(f"{remote.url}: {fault}; deleted, download again")
+                raise DataError(f"{remote.url}: {fault}; deleted, download again")
             os.replace(part, target)
     except requests.RequestException as error:  # before OSError, its base class
-        raise DownloadError(
+        raise DataError(
             f"{remote.url}: cannot be downloaded: {_reason(error)}; check the "
             "network and run the command again to resume"
         ) from None
     except OSError as error:
-        raise DownloadError(f"{target}: cannot be written: {error}") from None
+        raise DataError(f"{target}: cannot be written: {error}") from None
     return target
 
 
@@ -223,12 +221,12 @@ def _receive(remote: RemoteFile, part: Path, progress: bool) -> None:
         if "Content-Length" in response.headers:
             size = done + int(response.headers["Content-Length"])
         if remote.size not in (None, size):  # before the part is opened and truncated
-            raise DownloadError(
+            raise DataError(
                 f"{remote.url}: must have {remote.size} bytes. Received: {size}; the "
                 "file has changed, or a proxy sent another page"
             )
         if size is None:
-            raise DownloadError(
+            raise DataError(
                 f"{remote.url}: must come with its size. Received: none; a proxy may "
                 "have changed it: use another network"
             )
@@ -251,8 +249,8 @@ def _receive(remote: RemoteFile, part: Path, progress: bool) -> None:
 
 
 def _require_room(remote: RemoteFile, missing: int, folder: Path) -> None:
-    """Raise a DownloadError if the disk is too small for the missing bytes."""
-    require_space(missing, folder, f"bytes of {remote.name}", DownloadError)
+    """Raise a DataError if the disk is too small for the missing bytes."""
+    require_space(missing, folder, f"bytes of {remote.name}", DataError)
 
 
 def _is_complete(response: requests.Response, done: int) -> bool:
@@ -285,7 +283,7 @@ def _fault(path: Path, remote: RemoteFile) -> str | None:
 
 
 def _require_counts(paths: list[Path], expected: Counts) -> None:
-    """Raise a DownloadError if archives hold another number of items than Flickr8k."""
+    """Raise a DataError if archives hold another number of items than Flickr8k."""
     problems = Problems()
     members = [packed for path in paths for packed in visible_members(path, problems)]
     found = {entry_path(packed.member).name: packed for packed in members}
@@ -307,7 +305,7 @@ def _require_counts(paths: list[Path], expected: Counts) -> None:
         if count != size
     ]
     if faults:
-        raise DownloadError(
+        raise DataError(
             f"{' and '.join(map(str, paths))}: must hold {'; '.join(faults)}; remove "
             "the file that is wrong to download it again"
         )

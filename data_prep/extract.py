@@ -27,7 +27,7 @@ from show_attend_tell.data.manifest import Photo
 from show_attend_tell.data.preprocessing import load_photo
 from show_attend_tell.data.splits import data_folders
 from show_attend_tell.models.encoder.network import Encoder
-from show_attend_tell.runtime.errors import FeatureError, PhotoError, plural
+from show_attend_tell.runtime.errors import DataError, PhotoError, plural
 from show_attend_tell.runtime.machine import usable_cores
 from show_attend_tell.runtime.read_ahead import read_ahead
 
@@ -94,11 +94,11 @@ def extract(
             default.
 
     Raises:
-        EncoderError: the encoder cannot be built.
-        FeatureError: no photo can be read, or with `overwrite` a photo that has
-            features is absent; existing features belong to another encoder or to other
-            photos, another extraction is running, or the disk is too small.
-        ManifestError: a manifest is absent or malformed.
+        ModelFileError: the encoder cannot be built.
+        DataError: no photo can be read, or with `overwrite` a photo that has features
+            is absent; existing features belong to another encoder or to other photos,
+            another extraction is running, or the disk is too small; or a manifest is
+            absent or malformed.
     """
     settings = experiment.encoder
     if encoder_weights is not None:
@@ -108,7 +108,7 @@ def extract(
         everything = manifest.read_manifest(folder / "manifest.jsonl")
         photos = [photo for photo in everything if photo.split != "none"]
         if not photos:
-            raise FeatureError(
+            raise DataError(
                 f"{folder}: the manifest must have photos in a split. Received: none; "
                 "prepare the data again"
             )
@@ -118,7 +118,7 @@ def extract(
                 jobs.append((feature_path(folder, settings, split), chosen, True))
     known = {photo.split for _, photos, _ in jobs for photo in photos}
     if not known.issuperset(mirror_splits):
-        raise FeatureError(
+        raise DataError(
             "`mirror_splits` must name splits of the manifest, which has "
             f"{sorted(known)}. Received: {list(mirror_splits)}; leave the option out"
         )
@@ -146,7 +146,7 @@ def _is_readable(photo: Photo) -> bool:
 
 
 def _require_readable(path: Path, photos: Sequence[Photo]) -> None:
-    """Raise a FeatureError if none of the photos can be read."""
+    """Raise a DataError if none of the photos can be read."""
     reason = ""
     for photo in photos:
         try:
@@ -154,7 +154,7 @@ def _require_readable(path: Path, photos: Sequence[Photo]) -> None:
             return
         except PhotoError as error:
             reason = reason or str(error)
-    raise FeatureError(
+    raise DataError(
         f"{path}: none of {plural(len(photos), 'photo')} can be read, the first fault: "
         f"{reason}; mount the drive or restore the folder of the photos, or run "
         "`prepare` again if they have moved"
@@ -162,18 +162,18 @@ def _require_readable(path: Path, photos: Sequence[Photo]) -> None:
 
 
 def _require_replaceable(path: Path, photos: Sequence[Photo]) -> None:
-    """Raise a FeatureError if features would be lost that cannot be extracted again."""
+    """Raise a DataError if features would be lost that cannot be extracted again."""
     if not path.exists():
         return
     _require_readable(path, photos)
     try:
         with FeatureReader(path) as reader:
             present = reader.rows
-    except FeatureError:  # damaged features are worth nothing
+    except DataError:  # damaged features are worth nothing
         return
     lost = [p for p in photos if p.id in present and not os.path.exists(p.path)]
     if lost:
-        raise FeatureError(
+        raise DataError(
             f"{path}: has features of {plural(len(lost), 'photo')} whose files are "
             f"absent now, the first is {lost[0].path}; mount the drive or restore the "
             "files, or run `prepare` again and delete the features to do without them"
@@ -234,7 +234,7 @@ def _copy_from_whole(writer: FeatureWriter, photos: list[Photo]) -> None:
         return
     try:
         reader = FeatureReader(path, writer.identity)
-    except FeatureError as error:  # of another encoder, or incomplete
+    except DataError as error:  # of another encoder, or incomplete
         _logger.info("the whole set is not used: %s", error)
         return
     with reader:
@@ -259,7 +259,7 @@ def _extract_unreadable(
         The ids of these photos.
 
     Raises:
-        FeatureError: the file has no features, and still no photo can be read.
+        DataError: the file has no features, and still no photo can be read.
     """
     with FeatureReader(writer.path) as present:
         if not present.rows:

@@ -33,7 +33,7 @@ import hdf5plugin
 import numpy as np
 
 from show_attend_tell.data.features import index_digest
-from show_attend_tell.runtime.errors import FeatureError
+from show_attend_tell.runtime.errors import DataError
 from show_attend_tell.runtime.files import durable_path, fault_of_locks
 from show_attend_tell.runtime.untrusted import reading
 
@@ -60,13 +60,13 @@ class Part(NamedTuple):
             problems: for each photo the reason why it is unreadable, or "".
 
         Raises:
-            FeatureError: a value is NaN or infinite, or the disk cannot be written.
+            DataError: a value is NaN or infinite, or the disk cannot be written.
         """
         features = np.ascontiguousarray(features, np.float16)
         finite = np.isfinite(features).all(axis=(1, 2))  # (n, L, D) -> (n,)
         if not finite.all():
             name = self.image_ids[int(np.argmin(finite))]
-            raise FeatureError(
+            raise DataError(
                 f"{self.file.parent}: the encoder's features of photo {name!r} must be "
                 "finite. Received: NaN or infinity; check the encoder's weights"
             )
@@ -100,10 +100,10 @@ class Part(NamedTuple):
         """Open the written part.
 
         Raises:
-            FeatureError: it is absent, or the body raises an error of a damaged file.
+            DataError: it is absent, or the body raises an error of a damaged file.
         """
         with (
-            reading(self.file, FeatureError, "delete it and run the command again"),
+            reading(self.file, DataError, "delete it and run the command again"),
             h5py.File(self.file, "r", locking=False) as file,
         ):
             yield file
@@ -112,7 +112,7 @@ class Part(NamedTuple):
         """Return the problems and the checksums of the written part.
 
         Raises:
-            FeatureError: it is damaged, or holds other photos or another encoder's.
+            DataError: it is damaged, or holds other photos or another encoder's.
         """
         with self.open() as file:
             problems = file["problems"].asstr()[:].tolist()
@@ -127,13 +127,13 @@ class Part(NamedTuple):
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Raise a FeatureError that names the path if the body cannot write to the disk."""
+    """Raise a DataError that names the path if the body cannot write to the disk."""
     try:
         yield
     except OSError as error:
         if of_locks := fault_of_locks(path, error):
-            raise FeatureError(f"{path}: {of_locks}") from None
-        raise FeatureError(
+            raise DataError(f"{path}: {of_locks}") from None
+        raise DataError(
             f"{path}: cannot be written: {error.strerror or error}; free disk space or "
             "choose another folder, and run the command again, without --overwrite, to "
             "resume"

@@ -38,7 +38,7 @@ from show_attend_tell.data.features import (
     FeatureReader,
     parts_folder,
 )
-from show_attend_tell.runtime.errors import FeatureError
+from show_attend_tell.runtime.errors import DataError
 from show_attend_tell.runtime.files import (
     TEMPORARY,
     atomic_write,
@@ -102,10 +102,10 @@ class FeatureWriter:
         """Lock the file and determine the missing parts.
 
         Raises:
-            FeatureError: another extraction is running, or the existing features
+            DataError: another extraction is running, or the existing features
                 belong to another encoder or to other photos.
         """
-        taken = FeatureError(
+        taken = DataError(
             f"{self.path}: another extraction is writing it; wait for its end"
         )
         with contextlib.ExitStack() as stack, writing(self.path):
@@ -173,7 +173,7 @@ class FeatureWriter:
         }
 
     def _verify_header(self, expected: dict) -> None:
-        with reading(self.header_file, FeatureError, _REMEDY):
+        with reading(self.header_file, DataError, _REMEDY):
             header = parse_json(read_text_bytes(self.header_file))
             if not isinstance(header["identity"], dict):
                 raise ValueError("`identity` must be an object")
@@ -201,7 +201,7 @@ class FeatureWriter:
             )
 
     def _refuse(self, reason: str) -> NoReturn:
-        raise FeatureError(f"{self.path}: {reason}; {_REMEDY}")
+        raise DataError(f"{self.path}: {reason}; {_REMEDY}")
 
     def reopen(self) -> None:
         """Make all parts of a complete file missing, so that they are written again.
@@ -233,7 +233,7 @@ class FeatureWriter:
         """Join all parts to one file and delete them.
 
         Raises:
-            FeatureError: a part is damaged, or the disk cannot be written.
+            DataError: a part is damaged, or the disk cannot be written.
         """
         for abandoned in self._folder.glob(f"{TEMPORARY}*"):  # by killed processes
             abandoned.unlink(missing_ok=True)

@@ -13,7 +13,7 @@ import h5py
 
 from data_prep.feature_writer import FeatureWriter
 from show_attend_tell.data.features import parts_folder
-from show_attend_tell.runtime.errors import FeatureError
+from show_attend_tell.runtime.errors import DataError
 from show_attend_tell.runtime.untrusted import parse_json, read_text_bytes, reading
 
 _REMEDY = "delete the folder and extract the features again"
@@ -37,22 +37,22 @@ def join_shards(folder: Path) -> Path:
         The path of the file, beside the folder.
 
     Raises:
-        FeatureError: the folder is incomplete or damaged, its shards are in an object
+        DataError: the folder is incomplete or damaged, its shards are in an object
             store, or there is a feature file already.
     """
     path = folder.with_suffix(".h5")
     if path.exists():
-        raise FeatureError(f"{path}: already present; delete it, or {folder}")
+        raise DataError(f"{path}: already present; delete it, or {folder}")
     if (folder / STORE).exists():
-        with reading(folder / STORE, FeatureError, _REMEDY):
+        with reading(folder / STORE, DataError, _REMEDY):
             url = parse_json(read_text_bytes(folder / STORE))["url"]
-        raise FeatureError(
+        raise DataError(
             f"{folder}: its shards are in {url}; copy them into this folder, delete "
             f"{STORE}, and run the command again"
         )
     if not (folder / INDEX).exists():
-        raise FeatureError(f"{folder}: incomplete, without {INDEX}; {_REMEDY}")
-    with reading(folder, FeatureError, _REMEDY):
+        raise DataError(f"{folder}: incomplete, without {INDEX}; {_REMEDY}")
+    with reading(folder, DataError, _REMEDY):
         header = parse_json(read_text_bytes(folder / HEADER))
         with h5py.File(folder / INDEX, "r", locking=False) as index:
             image_ids = index["image_ids"].asstr()[:].tolist()
@@ -73,7 +73,7 @@ def join_shards(folder: Path) -> Path:
 def _link_or_copy(source: Path, target: Path) -> None:
     """Link a shard, or copy it where the file system has no hard links."""
     if not source.exists():
-        raise FeatureError(f"{source}: absent; {_REMEDY}")
+        raise DataError(f"{source}: absent; {_REMEDY}")
     try:
         os.link(source, target)
     except OSError:

@@ -68,9 +68,8 @@ def prepare(
             all by default. Photos beyond it are not unpacked.
 
     Raises:
-        DataError: the data cannot be prepared, or have problems that are refused.
-        ManifestError: a set of ``data.also`` is not prepared.
-        VocabularyError: no word is frequent enough.
+        DataError: the data cannot be prepared, or have problems that are refused; or a
+            set of ``data.also`` is not prepared; or no word is frequent enough.
     """
     started = time.monotonic()
     folder = Path(work).absolute() / experiment.data.name

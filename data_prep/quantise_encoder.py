@@ -20,7 +20,7 @@ from show_attend_tell.models.encoder.weights import load_weights
 from show_attend_tell.reference.encoder import PACKAGED_WEIGHTS, read_weights
 from show_attend_tell.reference.encoder_file import digests_of, write_encoder
 from show_attend_tell.reference.tensor_file import SCALE
-from show_attend_tell.runtime.errors import EncoderError
+from show_attend_tell.runtime.errors import ModelFileError
 from show_attend_tell.runtime.quantisation import dequantise, quantise
 
 _LAYER = "block5_conv3"  # the last convolution
@@ -35,7 +35,7 @@ def quantised_arrays(network: keras.Model) -> dict[str, np.ndarray]:
         quantised layers, ``<layer>/kernel.scale`` (float32).
 
     Raises:
-        EncoderError: a value that is stored as float16 is not exact in it.
+        ModelFileError: a value that is stored as float16 is not exact in it.
     """
     arrays = {}
     for layer in network.layers:
@@ -68,7 +68,7 @@ def _half(values: np.ndarray, layer: str) -> np.ndarray:
     half = values.astype(np.float16)
     if not np.array_equal(half.astype(np.float32), values):
         worst = np.abs(half.astype(np.float32) - values).max()
-        raise EncoderError(
+        raise ModelFileError(
             f"{layer}: weights outside the quantised blocks must be exact in float16. "
             f"Received: values that change by up to {worst:g}; round them first"
         )

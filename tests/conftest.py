@@ -74,11 +74,11 @@ def eager_searches(monkeypatch):
 def java() -> str:
     """The path of Java; a test that asks for it is skipped where none can run."""
     from show_attend_tell.evaluation.metrics.java import java_version
-    from show_attend_tell.runtime.errors import JavaError
+    from show_attend_tell.runtime.errors import SetupError
 
     try:
         java_version(120)
-    except JavaError as error:  # macOS has a `java` that only asks to install Java
+    except SetupError as error:  # macOS has a `java` that only asks to install Java
         pytest.skip(str(error))
     return shutil.which("java")
 

@@ -19,7 +19,7 @@ from show_attend_tell.data.vocabulary import (
     Vocabulary,
     tokenize,
 )
-from show_attend_tell.runtime.errors import DataError, VocabularyError
+from show_attend_tell.runtime.errors import DataError
 
 MANIFEST = "manifest.jsonl"
 
@@ -37,8 +37,8 @@ def prepare_photos(read: ReadSource, preparation: Preparation) -> Prepared:
         preparation: the data set.
 
     Raises:
-        DataError: the data cannot be read, or have problems that are refused.
-        VocabularyError: no word is frequent enough.
+        DataError: the data cannot be read, or have problems that are refused; or no
+            word is frequent enough.
     """
     if preparation.data is None and (photos := _photos_of_whole(preparation)):
         return _write(preparation, preparation.limited(photos), Problems())
@@ -118,8 +118,8 @@ def _vocabulary(
         vocabulary = Vocabulary.build(
             captions, settings.vocabulary_size, settings.min_count
         )
-    except VocabularyError as error:
-        raise VocabularyError("; ".join([str(error), *unfit])) from None
+    except DataError as error:
+        raise DataError("; ".join([str(error), *unfit])) from None
     total = sum(map(len, captions))
     unknown = sum(vocabulary.encode(words).count(UNKNOWN) for words in captions)
     return vocabulary, 1 - unknown / total

@@ -53,11 +53,11 @@ def _check_packages() -> Iterator[plugins.Finding]:
 
 def _check_java() -> Iterator[plugins.Finding]:
     from show_attend_tell.evaluation.metrics.java import java_version
-    from show_attend_tell.runtime.errors import JavaError
+    from show_attend_tell.runtime.errors import SetupError
 
     try:
         yield "OK", f"Java: {java_version()}"
-    except JavaError as error:
+    except SetupError as error:
         lost = "METEOR, SPICE and the PTB tokenizer are not available; other scores are"
         yield "note", f"{error}: {lost}"
 
@@ -80,12 +80,12 @@ def _check_keras_file() -> Iterator[plugins.Finding]:
 
 
 def _check_tensorflow() -> Iterator[plugins.Finding]:
-    from show_attend_tell.runtime.errors import BackendError
+    from show_attend_tell.runtime.errors import SetupError
     from show_attend_tell.runtime.tensorflow_startup import start_keras
 
     try:
         start_keras()
-    except BackendError as error:
+    except SetupError as error:
         yield "problem", str(error)
         return
     import tensorflow as tf

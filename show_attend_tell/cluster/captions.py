@@ -33,8 +33,7 @@ from show_attend_tell.inference.request import CaptionRequest
 from show_attend_tell.inference.result import Caption, Failure
 from show_attend_tell.runtime.errors import (
     CaptionError,
-    ClusterError,
-    OutputFileError,
+    SetupError,
     one_line,
 )
 from show_attend_tell.runtime.files import TEMPORARY, atomic_path, atomic_write, locked
@@ -113,7 +112,7 @@ def find_all_photos(paths: Iterable[str | os.PathLike]) -> list[Path | Failure]:
     A path that ends in ``.jsonl`` is a manifest.
 
     Raises:
-        ManifestError: a manifest is absent or malformed.
+        DataError: a manifest is absent or malformed.
     """
     named: list[Path] = []
     for path in map(Path, paths):
@@ -146,10 +145,10 @@ def caption_on_cluster(
         The counts, and the photos captioned per second without the driver's start.
 
     Raises:
-        CaptionError: a setting is out of range, or the model cannot be loaded.
-        ClusterError: see :func:`cluster.pool.connected` and
+        CaptionError: a setting is out of range, or the model cannot be loaded; or see
+            :func:`caption_folder`.
+        SetupError: see :func:`cluster.pool.connected` and
             :meth:`cluster.pool.Cluster.run`.
-        OutputFileError: see :func:`caption_folder`.
     """
     with connected(address) as cluster:
         pipeline = load_requested(request)
@@ -222,7 +221,7 @@ def write_shard(path: Path, rows: Iterable[dict]) -> None:
     Several processes may write the same path.
 
     Raises:
-        ClusterError: pyarrow, which writes Parquet, cannot be imported.
+        SetupError: pyarrow, which writes Parquet, cannot be imported.
         OSError: the file cannot be written.
     """
     with atomic_path(path, unique=True) as temporary:
@@ -239,7 +238,7 @@ def _pyarrow():
         import pyarrow
         import pyarrow.parquet
     except ImportError as error:
-        raise ClusterError(
+        raise SetupError(
             f"Parquet needs pyarrow, which cannot be imported ({one_line(error)}); "
             "run `pip install 'show-attend-tell[cluster]'`, or choose jsonl"
         ) from None
@@ -265,9 +264,9 @@ def read_shard(path: Path) -> list[dict]:
     """Return the rows of a shard.
 
     Raises:
-        OutputFileError: the shard is damaged.
+        CaptionError: the shard is damaged.
     """
-    with reading(path, OutputFileError, "delete it and run the same command again"):
+    with reading(path, CaptionError, "delete it and run the same command again"):
         if path.suffix == ".parquet":
             return _pyarrow().parquet.read_table(path).to_pylist()
         lines = read_text_bytes(path).decode(**ENCODING).split("\n")[:-1]
@@ -290,31 +289,31 @@ def caption_folder(path: Path, header: dict) -> Iterator[dict[str, set[str]]]:
         Name of each shard -> its photos, as their paths are stored.
 
     Raises:
-        OutputFileError: another process writes the folder, or it holds something else,
+        CaptionError: another process writes the folder, or it holds something else,
             or captions made with another model, other settings or in another format.
         OSError: the folder cannot be read or written.
     """
     header_file = path / HEADER
     if path.exists() and not path.is_dir():
-        raise OutputFileError(
+        raise CaptionError(
             f"{path}: must be a folder with --cluster. Received: a file; name another "
             "folder"
         )
     if not header_file.exists() and any(path.glob("[!.]*")):
-        raise OutputFileError(
+        raise CaptionError(
             f"{path}: must be empty, or begun by this command. Received: files without "
             "a header.json; name another folder"
         )
-    taken = OutputFileError(
+    taken = CaptionError(
         f"{path}: another process is writing it; wait, or name another folder"
     )
     with locked(path / ".lock", taken):
         if not header_file.exists():
             atomic_write(header_file, json.dumps(header, indent=1))
-        with reading(header_file, OutputFileError, "name another folder"):
+        with reading(header_file, CaptionError, "name another folder"):
             present = parse_json(read_text_bytes(header_file))
         if present != header:
-            raise OutputFileError(
+            raise CaptionError(
                 f"{path}: must have captions of {header}. Received: "
                 f"{one_line(present)}; name another folder, or remove this one"
             )

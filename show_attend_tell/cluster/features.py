@@ -22,7 +22,7 @@ from show_attend_tell.config.settings import Experiment
 from show_attend_tell.data.encoder_identity import identity_difference
 from show_attend_tell.data.manifest import Photo
 from show_attend_tell.models.encoder.network import Encoder
-from show_attend_tell.runtime.errors import EncoderError
+from show_attend_tell.runtime.errors import SetupError
 from show_attend_tell.runtime.tensorflow_startup import start_keras
 
 _DECODERS = 2  # threads of a worker
@@ -41,7 +41,8 @@ def part_writer(
         photos: the number of photos that the driver's encoder expects.
 
     Raises:
-        EncoderError: the encoder cannot be built here, or differs from the driver's.
+        ModelFileError: the encoder cannot be built here.
+        SetupError: the encoder differs from the driver's.
     """
     start_keras()
     encoder = Encoder(settings)
@@ -50,7 +51,7 @@ def part_writer(
     if identity_here != identity:
         difference = identity_difference(identity, identity_here, exact=True)
         versions = f"{identity_here['versions']} instead of {identity['versions']}"
-        raise EncoderError(
+        raise SetupError(
             "the encoder must be the driver's. Received: "
             f"{difference or f'versions {versions}'}; install the same packages and "
             "weights on every node"
@@ -85,9 +86,8 @@ def extract_on_cluster(
         **options: further arguments of :func:`data_prep.extract.extract`.
 
     Raises:
-        ClusterError: see :meth:`cluster.pool.Cluster.run`.
-        EncoderError, FeatureError, ManifestError: see
-            :func:`data_prep.extract.extract`.
+        SetupError: see :meth:`cluster.pool.Cluster.run`.
+        ModelFileError, DataError: see :func:`data_prep.extract.extract`.
     """
     with connected(address) as cluster:
         return extract(

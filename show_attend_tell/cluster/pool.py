@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from show_attend_tell import __version__
-from show_attend_tell.runtime.errors import ClusterError, ShowAttendTellError, one_line
+from show_attend_tell.runtime.errors import SetupError, ShowAttendTellError, one_line
 
 _ATTEMPTS = 4  # workers that one item may end
 _VERIFIED = 4  # files of an item
@@ -92,13 +92,13 @@ class Cluster:
             workers: items that run at the same time; by default one per processor.
             processors: processors of each worker.
             keep_going: whether the run continues after an item that has ended several
-                workers; its value is then a ClusterError.
+                workers; its value is then a SetupError.
 
         Yields:
             Each item and its value, in the order in which they finish.
 
         Raises:
-            ClusterError: a worker has another version of this package, does not see a
+            SetupError: a worker has another version of this package, does not see a
                 file of its item, or reports an error; or an item has ended several
                 workers.
         """
@@ -138,7 +138,7 @@ class Cluster:
                     start([item])
                     continue
                 fault = None
-                value = ClusterError(
+                value = SetupError(
                     f"{item.name}: {_ATTEMPTS} workers ended while it ran "
                     f"({one_line(error)}); give the workers more memory, or remove the "
                     "photo or the setting that ends them"
@@ -146,7 +146,7 @@ class Cluster:
                 if not keep_going:
                     raise value from None
             if fault is not None:
-                raise ClusterError(fault)
+                raise SetupError(fault)
             start(itertools.islice(items, 1))
             yield item, value
 
@@ -204,11 +204,11 @@ def _require_visible(file: str | Path, size: int) -> None:
     try:
         size_here = os.path.getsize(file)
     except OSError as error:
-        raise ClusterError(
+        raise SetupError(
             f"{file}: not visible here ({error.strerror}); {remedy}"
         ) from None
     if size_here != size:
-        raise ClusterError(
+        raise SetupError(
             f"{file}: not the file that the driver sees ({size_here} bytes instead of "
             f"{size}); {remedy}"
         )
@@ -236,13 +236,13 @@ def connected(address: str) -> Iterator[Cluster]:
             ends with it.
 
     Raises:
-        ClusterError: Ray is not installed, or nothing answers at the address.
+        SetupError: Ray is not installed, or nothing answers at the address.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         import ray
     except ImportError as error:
-        raise ClusterError(
+        raise SetupError(
             f"`cluster` needs Ray, which cannot be imported ({one_line(error)}); "
             "run `pip install 'show-attend-tell[cluster]'`"
         ) from None
@@ -270,7 +270,7 @@ def _connect(ray: Any, address: str) -> None:
     try:
         ray.init(address, logging_level=logging.ERROR, log_to_driver=False, **started)
     except Exception as error:  # Ray raises the base class if a node is slow
-        raise ClusterError(
+        raise SetupError(
             f"{address}: no connection to Ray ({one_line(error)}); {remedy}"
         ) from None
 
@@ -284,7 +284,7 @@ def resolve_address(address: str) -> str:
         address: see :func:`connected`.
 
     Raises:
-        ClusterError: nothing answers at the requested address.
+        SetupError: nothing answers at the requested address.
     """
     if address == "auto":
         address = os.environ.get("RAY_ADDRESS", "auto")
@@ -302,7 +302,7 @@ def resolve_address(address: str) -> str:
     except (OSError, ValueError, OverflowError) as error:
         if requested == "auto":
             return "local"
-        raise ClusterError(
+        raise SetupError(
             f"{address}: no Ray answers ({one_line(error)}); start it there with "
             "`ray start --head --port PORT`, or pass --cluster HOST:PORT or auto"
         ) from None

@@ -20,7 +20,7 @@ from show_attend_tell.config import runs
 from show_attend_tell.config.settings import Experiment
 from show_attend_tell.data.splits import data_folders, open_features
 from show_attend_tell.evaluation.evaluate import evaluate
-from show_attend_tell.runtime.errors import RunError, ShowAttendTellError, one_line
+from show_attend_tell.runtime.errors import ShowAttendTellError, TrainingError, one_line
 from show_attend_tell.runtime.tensorflow_startup import start_keras
 from show_attend_tell.runtime.untrusted import parse_json
 from show_attend_tell.training.checkpoint import is_trained
@@ -79,7 +79,7 @@ def open_runs(
         overwrite: replace earlier runs.
 
     Raises:
-        RunError: a run is already present, has other settings, is damaged, or is
+        TrainingError: a run is already present, has other settings, is damaged, or is
             trained by another process.
     """
     present = [x for x in variants if runs.holds_run(series.runs / x.name)]
@@ -88,7 +88,7 @@ def open_runs(
         if resume:
             is_trained(folder, experiment)
         elif not overwrite:
-            raise RunError(
+            raise TrainingError(
                 f"{folder}: a run is already present; continue with --resume, replace "
                 "the runs with --overwrite, or choose another folder with --runs"
             )
@@ -156,10 +156,10 @@ def train_on_cluster(
         The outcome of each run, in the order in which they finish.
 
     Raises:
-        ClusterError: see :func:`cluster.pool.connected`; or a worker does not see the
+        SetupError: see :func:`cluster.pool.connected`; or a worker does not see the
             prepared data or the run folders.
-        FeatureError: the features are absent or do not match the settings.
-        RunError: another process is training one of the runs.
+        DataError: the features are absent or do not match the settings.
+        TrainingError: another process is training one of the runs.
     """
     left = []
     for experiment in variants:

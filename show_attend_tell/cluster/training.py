@@ -17,7 +17,7 @@ from show_attend_tell.config import runs
 from show_attend_tell.config.settings import Experiment
 from show_attend_tell.data.splits import load_splits, open_features
 from show_attend_tell.runtime.errors import (
-    ClusterError,
+    SetupError,
     ShowAttendTellError,
     TrainingError,
     one_line,
@@ -53,8 +53,8 @@ def train_on_cluster(
         count: number of workers; by default one per processor.
 
     Raises:
-        ClusterError: the cluster cannot be used, or a worker differs or has failed.
-        RunError, FeatureError, ManifestError: see :func:`training.train.train`.
+        SetupError: the cluster cannot be used, or a worker differs or has failed.
+        TrainingError, DataError: see :func:`training.train.train`.
     """
     with open_features(experiment, work) as reader:  # before a run is replaced
         load_splits(experiment, work, ("train", "val"), reader)
@@ -70,7 +70,7 @@ def train_on_cluster(
             cluster, train_as_worker, arguments, ray_folder, count
         )
     if fault is not None:
-        raise ClusterError(fault)
+        raise TrainingError(fault)
     return summary
 
 
@@ -83,7 +83,7 @@ def train_as_worker(
         The result and None, or None and the line of an error that would occur again.
 
     Raises:
-        ClusterError: another worker has ended, so that all must start again.
+        SetupError: another worker has ended, so that all must start again.
     """
     start_keras()
     from show_attend_tell.training.workers import join
@@ -98,7 +98,7 @@ def train_as_worker(
     try:
         return train(experiment, work, runs_folder, resume, **options), None
     except (ShowAttendTellError, OSError) as error:
-        if isinstance(error, TrainingError) or workers.failed_together:
+        if workers.failed_together:
             return None, one_line(error, 1000)
         raise  # the other workers wait for this one, until Ray ends them
 
@@ -121,7 +121,7 @@ def run_together(
         count: number of workers; by default one per processor.
 
     Raises:
-        ClusterError: the cluster cannot be used or is too small, or workers have failed
+        SetupError: the cluster cannot be used or is too small, or workers have failed
             too many times.
     """
     for name in ("RAY_TRAIN_METRICS_ENABLED", "RAY_CHDIR_TO_TRIAL_DIR"):
@@ -129,7 +129,7 @@ def run_together(
     with connected(address) as cluster:
         count = count or max(cluster.processors, 1)
         if cluster.processors < count:
-            raise ClusterError(
+            raise SetupError(
                 f"`workers` must be at most the {cluster.processors} processors of the "
                 f"cluster. Received: {count}; start more nodes, or pass fewer workers"
             )
@@ -152,7 +152,7 @@ def run_together(
         try:
             return trainer.fit().return_value
         except train.TrainingFailedError as error:
-            raise ClusterError(
+            raise SetupError(
                 f"the workers have failed {_FAILURES + 1} times ({_cause(error)}); "
                 "repair the cause, then continue with --resume"
             ) from None

@@ -25,7 +25,7 @@ from show_attend_tell.config.settings import (
     experiment_to_toml,
     read_experiment_file,
 )
-from show_attend_tell.runtime.errors import RunError, quote
+from show_attend_tell.runtime.errors import TrainingError, quote
 from show_attend_tell.runtime.files import atomic_write, locked
 
 SETTINGS = "experiment.toml"
@@ -43,7 +43,9 @@ def lock_results(folder: Path) -> AbstractContextManager[None]:
     Enter it before a long evaluation, so that a file system without locks is refused
     first.
     """
-    taken = RunError(f"{folder}: another process has been writing here for a minute")
+    taken = TrainingError(
+        f"{folder}: another process has been writing here for a minute"
+    )
     return locked(folder / ".json.lock", taken, seconds=60)
 
 
@@ -66,10 +68,10 @@ def lock_run(
         seconds: how long to wait for that process.
 
     Raises:
-        RunError: another process is training the run.
+        TrainingError: another process is training the run.
     """
     folder = Path(runs) / experiment.name
-    taken = RunError(
+    taken = TrainingError(
         f"{folder}: another process is training this run; wait, or choose another "
         "folder with --runs"
     )
@@ -90,15 +92,15 @@ def open_run(
         overwrite: whether to replace the earlier run.
 
     Raises:
-        RunError: there is nothing to resume, the settings have changed since, or an
-            earlier run would be overwritten.
+        TrainingError: there is nothing to resume, the settings have changed since, or
+            an earlier run would be overwritten.
     """
     folder = Path(runs) / experiment.name
     if resume:
         return _resumable(folder, experiment)
     if holds_run(folder) and not overwrite:
         resumable = (folder / CHECKPOINT).exists()
-        raise RunError(
+        raise TrainingError(
             f"{folder}: a run is already present; "
             f"{'continue it with --resume' if resumable else 'it cannot be resumed'}, "
             "replace it with --overwrite, or name another run with --name"
@@ -119,18 +121,18 @@ def _resumable(folder: Path, experiment: AnyExperiment) -> Path:
     """Return the folder if its checkpoint can be resumed with these settings."""
     if not (folder / CHECKPOINT).exists():
         if (folder / _OLD_CHECKPOINT).exists():
-            raise RunError(
+            raise TrainingError(
                 f"{folder / _OLD_CHECKPOINT}: a checkpoint of version 0.3, which only "
                 "show-attend-tell 0.3 resumes; train again with --overwrite"
             )
-        raise RunError(
+        raise TrainingError(
             f"{folder}: no checkpoint, so there is nothing to resume; train without "
             "--resume" + (" but with --overwrite" if holds_run(folder) else "")
         )
     before = read_experiment_file(folder / SETTINGS)
     changed = _changes(before, _with_epochs_of(experiment, before))
     if changed:
-        raise RunError(
+        raise TrainingError(
             f"{folder}: the run was started with other settings ({changed}); restore "
             "them, or replace the run with --overwrite"
         )

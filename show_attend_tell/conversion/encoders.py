@@ -13,7 +13,7 @@ from show_attend_tell.conversion.hdf5_arrays import Hdf5Arrays, open_hdf5
 from show_attend_tell.reference.encoder import BLOCKS, layout, read_weights
 from show_attend_tell.reference.encoder_file import digests_of, write_encoder
 from show_attend_tell.reference.tensor_file import SCALE
-from show_attend_tell.runtime.errors import EncoderError
+from show_attend_tell.runtime.errors import ModelFileError
 from show_attend_tell.runtime.files import atomic_path
 from show_attend_tell.runtime.hdf5_objects import require_own_data
 from show_attend_tell.runtime.quantisation import dequantise
@@ -33,8 +33,8 @@ def convert_encoder(source: Path, target: Path, network: str | None = None) -> N
         network: the network; by default VGG16, VGG19 or SceneNet, by its layers.
 
     Raises:
-        ModelFileError: the file is damaged or of another network.
-        EncoderError: there is no such network.
+        ModelFileError: the file is damaged or of another network; or there is no such
+            network.
         OSError: the new file cannot be written.
     """
     model = None
@@ -144,7 +144,7 @@ def _model_of_keras(network: str):
 
     build = getattr(keras.applications, network, None)
     if not callable(build):
-        raise EncoderError(
+        raise ModelFileError(
             f"`network` must be a network of keras.applications. Received: {network!r}"
         )
     return build(include_top=False, weights=None)

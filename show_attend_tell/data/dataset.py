@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from show_attend_tell.data.features import Features
 from show_attend_tell.data.vocabulary import END, PAD, START, Vocabulary
-from show_attend_tell.runtime.errors import FeatureError
+from show_attend_tell.runtime.errors import DataError
 from show_attend_tell.runtime.gc_pause import uncollected
 from show_attend_tell.runtime.read_ahead import read_ahead
 
@@ -282,7 +282,7 @@ class CaptionBatches:
             ``{"annotations": (B, L, D), "tokens": (B, T)}`` and targets, (B, T).
 
         Raises:
-            FeatureError: features cannot be read.
+            DataError: features cannot be read.
         """
         batches = self.batches(epoch, start)
         numbers = range(start, self.steps)
@@ -303,7 +303,7 @@ def measure_deviation(
         photos: maximum number of photos to measure.
 
     Raises:
-        FeatureError: all values are equal, so nothing can be learnt from them.
+        DataError: all values are equal, so nothing can be learnt from them.
     """
     rng = np.random.default_rng(seed)
     chosen = rng.permutation(np.asarray(rows))[:photos]
@@ -317,7 +317,7 @@ def measure_deviation(
     mean_square = squares / count
     variance = mean_square - mean**2
     if not variance > 1e-12 * mean_square:  # the rounding of float64 sums
-        raise FeatureError(
+        raise DataError(
             f"{reader.path}: the features of {len(chosen)} training photos must not "
             f"all be equal. Received: {mean:g} everywhere; check the encoder's weights "
             "and run `features --overwrite`"

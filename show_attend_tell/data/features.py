@@ -37,7 +37,7 @@ import numpy as np
 
 from show_attend_tell.config.captioner import EncoderSettings
 from show_attend_tell.data.encoder_identity import Identity, identity_difference
-from show_attend_tell.runtime.errors import FeatureError
+from show_attend_tell.runtime.errors import DataError
 from show_attend_tell.runtime.hdf5_objects import own_item
 from show_attend_tell.runtime.untrusted import parse_json, reading, require_regular
 
@@ -66,14 +66,14 @@ def parts_folder(path: str | Path) -> Path:
 
 
 def require_no_shards(path: Path) -> None:
-    """Raise a FeatureError if version 0.3 wrote a folder of shards and no file.
+    """Raise a DataError if version 0.3 wrote a folder of shards and no file.
 
     Args:
         path: path of the feature file.
     """
     shards = path.with_suffix(".shards")
     if shards.is_dir() and not path.exists():
-        raise FeatureError(
+        raise DataError(
             f"{shards}: a folder of shards, as version 0.3 wrote it; run "
             f"`show-attend-tell convert {shards}` to join it to one file, or delete it "
             "to extract the features again"
@@ -120,7 +120,7 @@ class FeatureReader:
         attributes: ``format``, ``identity`` (a dict), ``mirrored``, ``complete``.
 
     Raises:
-        FeatureError: the file is absent, damaged or incomplete, or was made by an
+        DataError: the file is absent, damaged or incomplete, or was made by an
             encoder other than ``identity``.
     """
 
@@ -136,7 +136,7 @@ class FeatureReader:
         self._lock = threading.Lock()
         self._file = _open(self.path)
         try:
-            with reading(self.path, FeatureError, _REMEDY):
+            with reading(self.path, DataError, _REMEDY):
                 self._read_columns()
                 self._find_features()
                 self._verify(identity)
@@ -215,7 +215,7 @@ class FeatureReader:
             fault = f"made by another encoder: {difference}; choose that encoder, or"
         else:
             return
-        raise FeatureError(f"{self.path}: {fault} {_REMEDY}")
+        raise DataError(f"{self.path}: {fault} {_REMEDY}")
 
     def read(self, rows: Sequence[int] | np.ndarray) -> np.ndarray:
         """Read photos by their rows, in any order and with repetitions.
@@ -227,20 +227,20 @@ class FeatureReader:
             (B, L, D) float16.
 
         Raises:
-            FeatureError: a row is out of range or was not written, or its chunk is
+            DataError: a row is out of range or was not written, or its chunk is
                 damaged.
         """
         count, locations, width = self.shape
         order = np.asarray(rows, np.int64)
         outside = order[(order < 0) | (order >= count)]
         if outside.size:
-            raise FeatureError(
+            raise DataError(
                 f"`rows` must be from 0 to {count - 1}. Received: {outside[0]}"
             )
         empty = order[~self._written[order]]
         if empty.size:
             name = self.image_ids[empty[0]]
-            raise FeatureError(
+            raise DataError(
                 f"{self.path}: photo {name!r} has no features: "
                 f"{self.problems.get(name, 'no reason is stored')}"
             )
@@ -265,7 +265,7 @@ class FeatureReader:
 
     def _read_row(self, row: int, features: np.ndarray, position: int) -> None:
         photo = f"{self.path}: the features of photo {self.image_ids[row]!r}"
-        with reading(photo, FeatureError, "run `features --overwrite`"):
+        with reading(photo, DataError, "run `features --overwrite`"):
             if not self._file:
                 raise ValueError("the reader is closed")
             if self._checksums is not None:
@@ -308,12 +308,12 @@ def index_digest(
 def _open(path: Path) -> h5py.File:
     if not path.exists():
         if parts_folder(path).exists():
-            raise FeatureError(
+            raise DataError(
                 f"{path}: incomplete; run the extraction again to continue it"
             )
         require_no_shards(path)
     absent = "feature file; run `prepare`, then `features`"
-    with reading(path, FeatureError, _REMEDY, absent):
+    with reading(path, DataError, _REMEDY, absent):
         require_regular(path)
         return h5py.File(path, "r", locking=False)
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from show_attend_tell.runtime.errors import ManifestError, quote
+from show_attend_tell.runtime.errors import DataError, quote
 from show_attend_tell.runtime.files import atomic_path, atomic_write
 from show_attend_tell.runtime.untrusted import (
     is_text,
@@ -102,14 +102,14 @@ def read_manifest(path: str | Path) -> list[Photo]:
         The photos in the order of the file, with absolute paths.
 
     Raises:
-        ManifestError: the file is absent or malformed, differs from its digest, or
+        DataError: the file is absent or malformed, differs from its digest, or
             has an id twice.
     """
     path = Path(path)
     folder = path.parent.absolute()
     photos: dict[str, Photo] = {}
     absent = "manifest; prepare the data"
-    with reading(path, ManifestError, "prepare the data again", absent):
+    with reading(path, DataError, "prepare the data again", absent):
         require_regular(path)
         _verify_digest(path)
         with path.open(encoding="utf-8") as lines:
@@ -122,7 +122,7 @@ def read_manifest(path: str | Path) -> list[Photo]:
                 if fault is None and row["id"] in photos:
                     fault = f"the id {quote(row['id'])} occurs twice"
                 if fault:
-                    raise ManifestError(
+                    raise DataError(
                         f"{path}, line {number}: {fault}; prepare the data again"
                     )
                 row["path"] = folder / row["path"]
@@ -145,7 +145,7 @@ def _verify_digest(path: Path) -> None:
     except FileNotFoundError:
         return
     if stored.split()[:1] != _digest_line(path).encode().split()[:1]:
-        raise ManifestError(
+        raise DataError(
             f"{path}: differs from its digest in {_digest_path(path).name}: the file "
             "is damaged or was edited; prepare the data again, or delete the digest to "
             "read an edited file"
@@ -175,7 +175,7 @@ def write_manifest(path: str | Path, photos: Iterable[Photo]) -> None:
         photos: the rows, in the order of the file.
 
     Raises:
-        ManifestError: a photo cannot be stored, or an id occurs twice; an earlier
+        DataError: a photo cannot be stored, or an id occurs twice; an earlier
             file is left as it was.
     """
     path = Path(path)
@@ -191,7 +191,7 @@ def write_manifest(path: str | Path, photos: Iterable[Photo]) -> None:
             if fault is None and photo.id in seen:
                 fault = f"the id {quote(photo.id)} occurs twice"
             if fault:
-                raise ManifestError(f"photo {quote(photo.id)}: {fault}")
+                raise DataError(f"photo {quote(photo.id)}: {fault}")
             seen.add(photo.id)
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
         file.flush()

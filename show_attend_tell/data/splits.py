@@ -30,7 +30,7 @@ from show_attend_tell.data.encoder_identity import Identity, settings_difference
 from show_attend_tell.data.features import FeatureReader, Features, feature_path
 from show_attend_tell.data.manifest import Photo, read_manifest
 from show_attend_tell.data.vocabulary import TOKENIZERS
-from show_attend_tell.runtime.errors import FeatureError, ManifestError
+from show_attend_tell.runtime.errors import DataError
 from show_attend_tell.runtime.gc_pause import uncollected
 
 logger = logging.getLogger(__name__)
@@ -81,7 +81,7 @@ def read_photos(
         All photos; the id of a photo of ``data.also`` is ``SET/ID``.
 
     Raises:
-        ManifestError: a manifest is absent or malformed, or two photos have one id.
+        DataError: a manifest is absent or malformed, or two photos have one id.
     """
     folders = data_folders(experiment, work)[1 if further else 0 :]
     sets = _read_sets(experiment, folders).values()
@@ -104,7 +104,7 @@ def _read_sets(
         sets[folder] = photos
         names = {photo.id for photo in photos}
         if names & ids:
-            raise ManifestError(
+            raise DataError(
                 f"{folder}: a photo becomes {min(names & ids)!r}, the id of another "
                 "photo; rename the data set"
             )
@@ -134,7 +134,7 @@ def open_features(
             only the experiment's encoder settings are compared.
 
     Raises:
-        FeatureError: a feature set is absent, incomplete, or made by another encoder or
+        DataError: a feature set is absent, incomplete, or made by another encoder or
             with other encoder settings.
     """
     settings = experiment.encoder
@@ -146,7 +146,7 @@ def open_features(
                 if readers:  # a further set may have no photo of the split
                     continue
                 if mirrored != "train":
-                    raise FeatureError(
+                    raise DataError(
                         f"{path}: no such feature file; run `features --mirror-split "
                         f"{mirrored}`"
                     )
@@ -173,7 +173,7 @@ def _require_settings(
     if not difference and reader.attributes["mirrored"] != mirror:
         difference = f"mirrored photos {not mirror} instead of {mirror}"
     if difference:
-        raise FeatureError(
+        raise DataError(
             f"{reader.path}: made with other settings of [encoder]: {difference}; run "
             "`features --overwrite`, or restore the settings (drop the --set)"
         )
@@ -260,7 +260,7 @@ def load_splits(
     Photos without features or captions are left out; the log counts them.
 
     Raises:
-        ManifestError: a manifest is absent or malformed, or a split is empty.
+        DataError: a manifest is absent or malformed, or a split is empty.
     """
     sets = _read_sets(experiment, data_folders(experiment, work))
     return [_select_split(experiment, sets, name, reader) for name in names]
@@ -282,7 +282,7 @@ def _select_split(
         photos += kept
         weights += [experiment.data.also.get(folder.name, 1.0)] * len(kept)
     if not photos:
-        raise ManifestError(
+        raise DataError(
             f"{next(iter(sets))}: split {name!r} has no photo with a caption and "
             "features; choose another split, or run `prepare` and `features` again"
         )
@@ -304,7 +304,7 @@ def open_mirror(
         data: the split.
 
     Raises:
-        FeatureError: the file is absent, incomplete, made by another encoder, or lacks
+        DataError: the file is absent, incomplete, made by another encoder, or lacks
             a photo of `data`.
     """
     identity = reader.attributes["identity"]
@@ -312,7 +312,7 @@ def open_mirror(
     missing = [photo.id for photo in data.photos if photo.id not in mirror.rows]
     if missing:
         mirror.close()
-        raise FeatureError(
+        raise DataError(
             f"{mirror.path}: {len(missing)} photos of {data.name} are missing, the "
             f"first is {missing[0]}; run `features` again"
         )

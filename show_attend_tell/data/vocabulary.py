@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from show_attend_tell.data.unicode_text import plain_punctuation, visible_text
-from show_attend_tell.runtime.errors import VocabularyError, quote
+from show_attend_tell.runtime.errors import DataError, quote
 from show_attend_tell.runtime.files import atomic_write
 from show_attend_tell.runtime.untrusted import (
     is_text,
@@ -116,21 +116,19 @@ class Vocabulary:
         words: every word in the order of ids, the special tokens first.
 
     Raises:
-        VocabularyError: the special tokens are not first, or a word occurs twice.
+        DataError: the special tokens are not first, or a word occurs twice.
     """
 
     def __init__(self, words: Sequence[str]):
         self.words = tuple(words)
         if self.words[: len(SPECIAL)] != SPECIAL:
-            raise VocabularyError(
+            raise DataError(
                 f"`words` must begin with {SPECIAL}. Received: {quote(self.words[:4])}"
             )
         self._ids = {word: index for index, word in enumerate(self.words)}
         if len(self._ids) != len(self.words):
             twice = [w for w, count in Counter(self.words).items() if count > 1]
-            raise VocabularyError(
-                f"`words` must be distinct. Received twice: {quote(twice)}"
-            )
+            raise DataError(f"`words` must be distinct. Received twice: {quote(twice)}")
 
     def __len__(self) -> int:
         return len(self.words)
@@ -159,14 +157,14 @@ class Vocabulary:
             Words by descending count; words of equal count are sorted by spelling.
 
         Raises:
-            VocabularyError: no word occurs often enough.
+            DataError: no word occurs often enough.
         """
         counts = Counter(word for caption in captions for word in caption)
         kept = [word for word, count in counts.items() if count >= min_count]
         kept = [word for word in kept if word not in SPECIAL]
         kept.sort(key=lambda word: (-counts[word], word))
         if not kept:
-            raise VocabularyError(
+            raise DataError(
                 f"no word occurs at least {min_count} times in the {len(counts)} "
                 "distinct words of the training captions; lower data.min_count"
             )
@@ -207,10 +205,10 @@ class Vocabulary:
         Files of version 0.1 have no digest and are read without comparing it.
 
         Raises:
-            VocabularyError: the file is absent, malformed, or differs from its digest.
+            DataError: the file is absent, malformed, or differs from its digest.
         """
         absent = "vocabulary; run `show-attend-tell prepare` first"
-        with reading(path, VocabularyError, "run `prepare` again", absent):
+        with reading(path, DataError, "run `prepare` again", absent):
             content = parse_json(read_text_bytes(path))
             if not isinstance(content, dict):
                 raise ValueError("it must be an object with the list `words` of texts")
@@ -221,5 +219,5 @@ class Vocabulary:
                 raise ValueError("its words differ from their digest `sha256`")
         try:
             return cls(words)
-        except VocabularyError as error:
-            raise VocabularyError(f"{path}: {error}; run `prepare` again") from None
+        except DataError as error:
+            raise DataError(f"{path}: {error}; run `prepare` again") from None

@@ -21,7 +21,7 @@ from pydantic import (
 )
 
 from show_attend_tell.data.unicode_text import in_one_form
-from show_attend_tell.runtime.errors import ResultsFileError, quote
+from show_attend_tell.runtime.errors import EvaluationError, quote
 from show_attend_tell.runtime.untrusted import parse_json, read_text_bytes, reading
 
 _SHOWN = 3  # ids that are listed in an error
@@ -58,7 +58,7 @@ def read_captions(
         Photo id -> caption, in the order of ``photo_ids`` or else of the file.
 
     Raises:
-        ResultsFileError: the file is absent or malformed, or does not have exactly one
+        EvaluationError: the file is absent or malformed, or does not have exactly one
             caption for each photo.
     """
     rows = _rows(path)
@@ -77,7 +77,7 @@ def read_captions(
     unknown = captions.keys() - set(photos)
     missing = set(photos) - captions.keys()
     if unknown and missing:
-        raise ResultsFileError(
+        raise EvaluationError(
             f"{path}: `image_id` must be an id of the split, such as "
             f"{_listed(missing)}. Received: {_listed(unknown)}; write the ids of the "
             f"manifest, or choose the split of the file ({len(unknown)} of "
@@ -92,14 +92,14 @@ def read_captions(
 
 def _rows(path: str | Path) -> list[tuple[str, str]]:
     """Return (id, caption) of every row, in the order of the file."""
-    with reading(path, ResultsFileError, "name a JSON file of captions"):
+    with reading(path, EvaluationError, "name a JSON file of captions"):
         content = parse_json(read_text_bytes(path).decode("utf-8-sig"))
     try:
         rows = _ROWS.validate_python(content)
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
         entry = f", entry {int(fault['loc'][0]) + 1}" if fault["loc"] else ""
-        raise ResultsFileError(
+        raise EvaluationError(
             f"{path}{entry}: must be a list, not empty, of objects with `image_id`, a "
             "string or an integer, and `caption`, a string. Received: "
             f"{quote(fault['input'])}; correct the file"
@@ -112,7 +112,7 @@ def _require_none(
 ) -> None:
     """Raise an error that lists the first photos, if there are any."""
     if photos:
-        raise ResultsFileError(
+        raise EvaluationError(
             f"{path}: {len(photos)} photos {fault}: {_listed(photos)}; {remedy}"
         )
 

@@ -164,8 +164,7 @@ def compare_runs(
     Raises:
         EvaluationError: a run has no evaluation, is named twice, or differs from the
             first in split, photos or tokenizer; or a score is unknown.
-        ManifestError, ConfigError, ResultsFileError, MetricsError: a file is absent or
-            malformed.
+        DataError, ConfigError, EvaluationError: a file is absent or malformed.
     """
     evaluated = [_read_run(name, runs_folder) for name in names]
     _require_comparable(evaluated)

@@ -39,7 +39,7 @@ from show_attend_tell.evaluation.validation import best_words, generate_captions
 from show_attend_tell.models.generator import Generator
 from show_attend_tell.models.pretrained import model_path
 from show_attend_tell.models.saving import load_generator
-from show_attend_tell.runtime.errors import EvaluationError, ManifestError
+from show_attend_tell.runtime.errors import DataError, EvaluationError
 from show_attend_tell.runtime.progress import progress_bar
 
 _DIGITS = 6  # decimals of log-probabilities in files
@@ -87,10 +87,10 @@ def evaluate(
             where attention points at words such as "man".
 
     Raises:
-        EvaluationError: `beam` is below 1, or the boxes cannot be read.
-        ModelFileError, FeatureError, ManifestError: the model or the prepared data are
-            absent, or do not fit each other.
-        MetricsError: the captions, which are already saved, cannot be scored.
+        EvaluationError: `beam` is below 1, or the boxes cannot be read; or the
+            captions, which are already saved, cannot be scored.
+        ModelFileError, DataError: the model or the prepared data are absent, or do not
+            fit each other.
     """
     decoding = experiment.decoding
     if beam is not None:
@@ -181,15 +181,15 @@ def score_file(
     contain ``-captions-<name of the file>``.
 
     Raises:
-        ResultsFileError: the file cannot be read, or its photos are not the split's.
-        ManifestError: the manifest is absent or damaged, or the split is empty.
-        MetricsError: the captions cannot be scored.
+        EvaluationError: the file cannot be read, or its photos are not the split's; or
+            the captions cannot be scored.
+        DataError: the manifest is absent or damaged, or the split is empty.
     """
     split, photos = _photos_of_split(experiment, work, split)
     photos = [photo for photo in photos if photo.captions]
     if not photos:
         path = folder_of(experiment, work) / "manifest.jsonl"
-        raise ManifestError(
+        raise DataError(
             f"{path}: split {split!r} has no photo with captions; choose another split"
         )
     captions = read_captions(file, [photo.id for photo in photos])

@@ -114,7 +114,7 @@ def make_report(
         notes: lines about the captions.
 
     Raises:
-        MetricsError: the captions cannot be scored.
+        EvaluationError: the captions cannot be scored.
     """
     result = score_photos(captions, photos, tokenizer, spice)
     scores = dict.fromkeys((*METRICS, "SPICE") if spice else METRICS) | result.scores
@@ -165,7 +165,7 @@ def score_photos(
         ``exact_match``: the share of these photos whose caption is exact.
 
     Raises:
-        MetricsError: the captions cannot be scored.
+        EvaluationError: the captions cannot be scored.
     """
     references = {photo.id: list(photo.captions) for photo in photos}
     result = score(captions, references, tokenizer, spice)

@@ -23,7 +23,7 @@ from show_attend_tell.inference.table import (
     require_replaceable,
     table,
 )
-from show_attend_tell.runtime.errors import CaptionError, OutputFileError, plural
+from show_attend_tell.runtime.errors import CaptionError, plural
 from show_attend_tell.runtime.files import atomic_write
 from show_attend_tell.runtime.progress import progress_bar
 
@@ -117,8 +117,8 @@ def caption_into_file(
 
     Raises:
         CaptionError: the ending of `out` is unknown, the pipeline has no file, or see
-            :meth:`CaptioningPipeline.caption_photos`.
-        OutputFileError: see :class:`~show_attend_tell.inference.journal.Journal` and
+            :meth:`CaptioningPipeline.caption_photos`; or see
+            :class:`~show_attend_tell.inference.journal.Journal` and
             :func:`~show_attend_tell.inference.table.require_replaceable`; or all photos
             of a folder are gone, and `prune` would remove all its rows.
     """
@@ -201,7 +201,7 @@ def _rows_of_deleted_photos(
     """Return the rows of photos that were deleted from the folders of a run.
 
     Raises:
-        OutputFileError: `prune` is true, and a folder has rows but no photo at all: its
+        CaptionError: `prune` is true, and a folder has rows but no photo at all: its
             drive may be away.
     """
     found = {photo_key(p) for p in photos if not isinstance(p, Failure)}
@@ -227,9 +227,9 @@ def _rows_of_deleted_photos(
 
 
 def _require_photos(folder: str, found: Iterable[str]) -> None:
-    """Raise an OutputFileError unless a photo was found in a folder."""
+    """Raise a CaptionError unless a photo was found in a folder."""
     if not any(place.startswith(folder) for place in found):
-        raise OutputFileError(
+        raise CaptionError(
             f"{folder}: --prune must find a photo there. Received: none, though photos "
             "of this folder have captions; connect its drive, or remove the file of "
             "captions"

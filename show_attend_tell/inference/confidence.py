@@ -48,7 +48,7 @@ from show_attend_tell.reference.tensor_file import (
     open_tensors,
     type_name,
 )
-from show_attend_tell.runtime.errors import CalibrationError
+from show_attend_tell.runtime.errors import ModelFileError
 
 FAMILIARITY = ("residual", "distance", "layout", "grounding", "log_prob")
 QUALITY = ("grounding", "log_prob", "weakest", "expected")
@@ -294,11 +294,11 @@ def find_calibration(captioner: Generator, model: str | Path) -> Calibration | N
         another reranker, or only one of them by a reranker.
 
     Raises:
-        CalibrationError: it is damaged.
+        ModelFileError: it is damaged.
     """
     path = Path(model)
     with (
-        faults_described(path, CalibrationError, "a calibration", _REMEDY, _REMEDY),
+        faults_described(path, ModelFileError, "a calibration", _REMEDY, _REMEDY),
         open_tensors(path, CAPTIONER) as file,
     ):
         if CONFIDENCE not in file.about:

@@ -32,12 +32,7 @@ from show_attend_tell.reference.encoder import Encoder
 from show_attend_tell.reference.encoder_file import source_md5
 from show_attend_tell.reference.lstm import region_bias
 from show_attend_tell.reference.parallel import CORES, one_blas_thread
-from show_attend_tell.runtime.errors import (
-    CaptionError,
-    EncoderError,
-    MissingEquationsError,
-    quote,
-)
+from show_attend_tell.runtime.errors import CaptionError, ModelFileError, quote
 
 if TYPE_CHECKING:  # it imports Keras
     from show_attend_tell.models.captioner import Captioner as KerasCaptioner
@@ -190,13 +185,14 @@ def load_engine(
         )
     installed = find_spec("tensorflow") is not None
     if engine == "reference" or (engine == "auto" and not installed):
-        return _load_reference(files, encoder_weights, mirror, reranker)
+        try:
+            return _load_reference(files, encoder_weights, mirror, reranker)
+        except NotImplementedError as error:
+            raise ModelFileError(str(error)) from None
     if engine == "auto" and photos < MANY_PHOTOS:
         try:
             return _load_reference(files, encoder_weights, mirror, reranker)
-        except EncoderError:  # an encoder that the reference lacks
-            pass
-        except MissingEquationsError as error:
+        except NotImplementedError as error:  # only Keras has the decoder or encoder
             _LOGGER.warning("%s", error)
     return _load_keras(files, encoder_weights, mirror, reranker)
 
@@ -249,7 +245,7 @@ def matching_encoder(
     Raises:
         CaptionError: the weights are absent, or are not those the captioner was
             trained with.
-        EncoderError: the weights cannot be loaded.
+        ModelFileError: the weights cannot be loaded.
     """
     wanted = generator.encoder_identity
     known = {field.name for field in dataclasses.fields(EncoderSettings)}

@@ -16,7 +16,7 @@ from typing import Any, Self, TypeAlias
 
 from show_attend_tell.inference.photos import describe_file, photo_key
 from show_attend_tell.inference.result import Caption
-from show_attend_tell.runtime.errors import OutputFileError
+from show_attend_tell.runtime.errors import CaptionError
 from show_attend_tell.runtime.files import atomic_path, locked
 
 Row: TypeAlias = Mapping[str, Any]  # of a result, for JSON
@@ -88,7 +88,7 @@ class Journal:
             noun: what the rows have, in an error.
 
         Raises:
-            OutputFileError: another process writes the file, or it contains something
+            CaptionError: another process writes the file, or it contains something
                 else, or results made with another model or other settings.
             OSError: the file cannot be read or written.
         """
@@ -96,7 +96,7 @@ class Journal:
         self.made_by = made_by
         self._fields = fields
         self._noun = noun
-        taken = OutputFileError(
+        taken = CaptionError(
             f"{self.path}: another process is writing it; wait, or name another file"
         )
         with contextlib.ExitStack() as stack:
@@ -146,7 +146,7 @@ class Journal:
         """Append rows, ``path`` first; all of them or none.
 
         Raises:
-            OutputFileError: the disk is full; the file ends with the row before these.
+            CaptionError: the disk is full; the file ends with the row before these.
         """
         rows = [self._identified(row) for row in rows]
         left = memoryview("".join(map(row_line, rows)).encode(**ENCODING))
@@ -156,7 +156,7 @@ class Journal:
                 left = left[self._file.write(left) :]
         except OSError as error:
             self._file.truncate(size)
-            raise OutputFileError(
+            raise CaptionError(
                 f"{self.path}: cannot be written: {error.strerror}; free space and "
                 "run the same command again"
             ) from None
@@ -210,7 +210,7 @@ class Journal:
         others = sorted({row["made_by"] for row in rows} - {self.made_by})
         if others:
             other = others[0] if others[0].isprintable() else repr(others[0])
-            raise OutputFileError(
+            raise CaptionError(
                 f"{self.path}: its {self._noun} were made by {other[:200]}, and "
                 f"not by {self.made_by}; name another file, or remove this one"
             )
@@ -230,9 +230,9 @@ class Journal:
             raise self._malformed(f"the line {line[:60]!r}") from None
         return {**row, **checked}
 
-    def _malformed(self, received: str) -> OutputFileError:
+    def _malformed(self, received: str) -> CaptionError:
         required = (k for k, f in self._fields.items() if f is not _finite_or_none)
-        return OutputFileError(
+        return CaptionError(
             f"{self.path}: must be absent, or JSON Lines of this program with "
             f"{', '.join(required)}. Received: {received}; name another file"
         )

@@ -12,7 +12,7 @@ from show_attend_tell.inference.photo_words import (
 from show_attend_tell.inference.photos import describe_file
 from show_attend_tell.inference.result import DOUBTFUL, Failure, as_sentence, is_below
 from show_attend_tell.inference.xmp import MAX_BYTES, XmpPacket
-from show_attend_tell.runtime.errors import MetadataError, plural
+from show_attend_tell.runtime.errors import CaptionError, plural
 from show_attend_tell.runtime.files import atomic_write, is_read_only, rewrite
 from show_attend_tell.runtime.untrusted import read_text_bytes
 
@@ -23,17 +23,17 @@ def read_sidecar(path: Path) -> bytes | None:
     """Return the content of a sidecar, None if it is absent.
 
     Raises:
-        MetadataError: the sidecar is a link, not a regular file, or too large.
+        CaptionError: the sidecar is a link, not a regular file, or too large.
         OSError: the sidecar cannot be read.
     """
     if path.is_symlink():
-        raise MetadataError("is a link, which is not replaced")
+        raise CaptionError("is a link, which is not replaced")
     if not path.exists():
         return None
     try:
         return read_text_bytes(path, MAX_BYTES)
     except OSError as error:
-        raise MetadataError(error.strerror or str(error)) from None
+        raise CaptionError(error.strerror or str(error)) from None
 
 
 def _identity(photo: Path) -> str:
@@ -94,7 +94,7 @@ class MetadataWriter:
 
     def find_packet(self, photo: Path) -> XmpPacket | None:
         """Return the packet that the same model and settings wrote, or None."""
-        with contextlib.suppress(MetadataError, OSError):
+        with contextlib.suppress(CaptionError, OSError):
             path = find_sidecar(photo)
             packet = XmpPacket(read_sidecar(path))
             if packet.made_by == self.made_by and _describes(packet, path, photo):
@@ -117,7 +117,7 @@ class MetadataWriter:
         """
         try:
             return self._write(photo, as_sentence(text), confidence)
-        except (MetadataError, OSError) as error:
+        except (CaptionError, OSError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             reason = f"{photo}: metadata not written: {reason}"
             self.failures.append(Failure(photo, reason))
@@ -162,7 +162,7 @@ class MetadataWriter:
         packet.set_caption(sentence, self.made_by, confidence, _identity(photo))
         if path.exists():
             if is_read_only(path):
-                raise MetadataError(f"{path.name} is read-only; make it writable")
+                raise CaptionError(f"{path.name} is read-only; make it writable")
             rewrite(path, packet.to_bytes())
         else:
             atomic_write(path, packet.to_bytes())

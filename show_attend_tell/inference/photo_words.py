@@ -20,7 +20,7 @@ from show_attend_tell.data.preprocessing import (
 )
 from show_attend_tell.inference.camera_descriptions import is_default
 from show_attend_tell.inference.xmp import MAX_BYTES, XmpPacket
-from show_attend_tell.runtime.errors import MetadataError
+from show_attend_tell.runtime.errors import CaptionError
 from show_attend_tell.runtime.untrusted import read_text_bytes
 
 _SIDECAR_SUFFIXES = (".xmp", ".XMP", ".Xmp")  # as programs write them
@@ -101,7 +101,7 @@ def _packets_beside(photo: Path) -> Iterator[XmpPacket]:
         for suffix in _SIDECAR_SUFFIXES:
             path = photo.with_name(stem + suffix)
             if path != own:
-                with contextlib.suppress(MetadataError, OSError):
+                with contextlib.suppress(CaptionError, OSError):
                     yield XmpPacket(read_text_bytes(path, MAX_BYTES))
 
 

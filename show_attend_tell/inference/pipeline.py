@@ -440,10 +440,10 @@ def load(
     Raises:
         CaptionError: the encoder's weights are absent, or are not those the model was
             trained with.
-        ModelFileError: a file is absent, damaged, or of another model or kind.
-        EncoderError: the encoder's weights cannot be loaded.
-        PretrainedModelError: `model` is omitted, and the package has no model.
-        CalibrationError: the calibration of the model is damaged.
+        ModelFileError: a file is absent, damaged, or of another model or kind; or the
+            encoder's weights cannot be loaded; or the calibration of the model is
+            damaged.
+        SetupError: `model` is omitted, and the package has no model.
     """
     models = [model] if isinstance(model, str | os.PathLike) else list(model)
     several = mirror or not isinstance(model, str | os.PathLike)

@@ -14,7 +14,7 @@ from show_attend_tell.inference.result import (
     is_below,
 )
 from show_attend_tell.inference.xmp import creator_tool
-from show_attend_tell.runtime.errors import OutputFileError
+from show_attend_tell.runtime.errors import CaptionError
 
 _COLUMNS = (
     *("path", "sentence", "confidence", "confidence_word", "caption", "log_prob"),
@@ -100,7 +100,7 @@ def require_replaceable(path: Path, rows: Sequence[Row]) -> None:
     version 0.1 wrote it, which kept no journal beside it.
 
     Raises:
-        OutputFileError: the file has other lines.
+        CaptionError: the file has other lines.
         OSError: the file cannot be read.
     """
     if not path.exists():
@@ -108,7 +108,7 @@ def require_replaceable(path: Path, rows: Sequence[Row]) -> None:
     if path.is_file() and _is_made_from(path, rows):  # a pipe or a device may block
         return
     journal = path.with_suffix(".jsonl").name
-    raise OutputFileError(
+    raise CaptionError(
         f"{path}: must be absent, or made from {journal} beside it. Received: lines "
         f"that are not in {journal}; name another file, or move this one"
     )

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from lxml import etree
 
 from show_attend_tell.inference.camera_descriptions import is_default
-from show_attend_tell.runtime.errors import MetadataError, one_line
+from show_attend_tell.runtime.errors import CaptionError, one_line
 
 MAX_BYTES = 10_000_000  # of one packet; photo programs write a few thousand
 PROGRAM = "show-attend-tell"
@@ -79,15 +79,15 @@ class XmpPacket:
             content: the packet in XML; None makes a packet without fields.
 
         Raises:
-            MetadataError: the packet is not XMP, exceeds a limit, or has a document
+            CaptionError: the packet is not XMP, exceeds a limit, or has a document
                 type.
         """
         self._tree = etree.ElementTree(_parse(content or _EMPTY.encode()))
         if self._tree.docinfo.doctype:
-            raise MetadataError("has a document type, which XMP does not allow")
+            raise CaptionError("has a document type, which XMP does not allow")
         rdf = next(self._tree.getroot().iter(f"{{{_RDF}}}RDF"), None)
         if rdf is None:
-            raise MetadataError("has no rdf:RDF, so it is not XMP")
+            raise CaptionError("has no rdf:RDF, so it is not XMP")
         self._rdf: etree._Element = rdf
 
     @property
@@ -180,10 +180,10 @@ class XmpPacket:
             photo: what recognises the photo.
 
         Raises:
-            MetadataError: the packet is the first of several parts.
+            CaptionError: the packet is the first of several parts.
         """
         if self._values(f"{{{_NOTE}}}HasExtendedXMP"):
-            raise MetadataError("is one of several parts (extended XMP)")
+            raise CaptionError("is one of several parts (extended XMP)")
         sentence = _NOT_XML.sub("", sentence)
         made_by = _NOT_XML.sub("", made_by)
         for field in (_DESCRIPTION, _ALT_TEXT):
@@ -256,11 +256,11 @@ def creator_tool(made_by: str) -> str:
 def _parse(content: bytes) -> etree._Element:
     """Parse XML without resolving entities or fetching anything."""
     if len(content) > MAX_BYTES:
-        raise MetadataError(f"has more than {MAX_BYTES:,} bytes")
+        raise CaptionError(f"has more than {MAX_BYTES:,} bytes")
     parser = etree.XMLParser(
         resolve_entities=False, load_dtd=False, no_network=True, huge_tree=False
     )
     try:
         return etree.fromstring(content, parser)
     except (etree.XMLSyntaxError, ValueError) as error:
-        raise MetadataError(f"is not XML: {one_line(error, 120)}") from None
+        raise CaptionError(f"is not XML: {one_line(error, 120)}") from None

@@ -30,7 +30,7 @@ from show_attend_tell.reference.tensor_file import (
 )
 from show_attend_tell.runtime.errors import (
     ModelFileError,
-    PretrainedModelError,
+    SetupError,
     nearest,
     quote,
 )
@@ -72,11 +72,11 @@ def shipped_model(name: str = DEFAULT) -> Path:
             ``shipped-lstm``, the paper's decoder.
 
     Raises:
-        PretrainedModelError: the installation has no such model.
+        SetupError: the installation has no such model.
     """
     path = dict(zip(NAMES, (SHIPPED, SHIPPED_LSTM), strict=True))[name]
     if not path.is_file():
-        raise PretrainedModelError(
+        raise SetupError(
             f"{path}: this installation has no pretrained model; train one and "
             "pass its file as --model"
         )
@@ -91,9 +91,8 @@ def model_path(name: str, runs_folder: str | Path) -> Path:
         runs_folder: the folder of all runs.
 
     Raises:
-        PretrainedModelError: the installation has no such model, or a similar name was
-            meant.
-        ModelFileError: the name is that of no file and of no run.
+        SetupError: the installation has no such model.
+        ModelFileError: there is no such file and no such run.
     """
     if name in NAMES:
         return shipped_model(name)
@@ -104,7 +103,7 @@ def model_path(name: str, runs_folder: str | Path) -> Path:
     models = Path(runs_folder).glob("*/*.safetensors")
     known = [*NAMES, *(model.parent.name for model in models)]
     if not path.exists() and (close := nearest(name, known)):
-        raise PretrainedModelError(
+        raise ModelFileError(
             f"`model` must be a .safetensors file, a run or one of {', '.join(NAMES)}. "
             f"Received: {quote(name)}{close}; correct the name"
         )

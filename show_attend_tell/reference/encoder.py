@@ -27,7 +27,6 @@ from show_attend_tell.reference.parallel import (
     all_cores,
     each,
 )
-from show_attend_tell.runtime.errors import EncoderError
 
 # Kernel, bias and the like of each convolution, by its name.
 Arrays: TypeAlias = dict[str, tuple[np.ndarray, ...]]
@@ -88,7 +87,7 @@ def layers_until(network: str, last: str) -> list[str]:
     """Return the names of a network's layers up to one of them.
 
     Raises:
-        EncoderError: there is no such network or layer here.
+        NotImplementedError: only Keras has the network or the layer.
     """
     names = [
         f"block{b}_{part}"
@@ -98,10 +97,9 @@ def layers_until(network: str, last: str) -> list[str]:
     if network == "SceneNet":
         names = ["annotations"]
     if last not in names:
-        raise EncoderError(
-            "the encoder must be VGG16 or VGG19 and one of its layers, or SceneNet. "
-            f"Received: {network} {last}; pip install 'show-attend-tell[train]' for "
-            "others"
+        raise NotImplementedError(
+            f"the encoder {network} {last} needs Keras: it must be VGG16 or VGG19 and "
+            "one of its layers, or SceneNet; pip install 'show-attend-tell[train]'"
         )
     return names[: names.index(last) + 1]
 
@@ -232,7 +230,8 @@ class Encoder:
         weights: of every convolution; by default read by :func:`read_weights`.
 
     Raises:
-        EncoderError: the network is another, or its weights cannot be read.
+        ModelFileError: the weights cannot be read.
+        NotImplementedError: only Keras has the network or its weights.
     """
 
     def __init__(self, settings: EncoderSettings, weights: Weights | None = None):
@@ -348,17 +347,18 @@ def read_weights(source: str | Path, network: str) -> Weights:
         network: ``VGG16``, ``VGG19`` or ``SceneNet``.
 
     Raises:
-        EncoderError: the file is absent, damaged or of another network, or the name is
-            of weights that only Keras has.
+        ModelFileError: the file is absent, damaged or of another network.
+        NotImplementedError: only Keras has the weights.
     """
     if (source, network) == ("imagenet_8bit", "VGG16"):
         source = PACKAGED_WEIGHTS
     elif (source, network) == ("scenes", "SceneNet"):
         source = SCENE_NET_WEIGHTS
     elif source in BUILT_IN_WEIGHTS:
-        raise EncoderError(
-            f"{network}: its weights must be packaged or a file. Received: {source!r}; "
-            "pip install 'show-attend-tell[train]', or name a file by --encoder-weights"
+        raise NotImplementedError(
+            f"{network}: its weights {source!r} need Keras: they must be packaged or a "
+            "file; pip install 'show-attend-tell[train]', or name a file by "
+            "--encoder-weights"
         )
     places = layout(network)
     shapes = {name: shape for arrays in places.values() for name, shape in arrays}

@@ -19,7 +19,7 @@ from show_attend_tell.reference.tensor_file import (
     open_tensors,
     write_tensors,
 )
-from show_attend_tell.runtime.errors import EncoderError
+from show_attend_tell.runtime.errors import ModelFileError
 
 CLASS = "Encoder"
 FOLDER = Path(str(files("show_attend_tell"))) / "models" / "weights"  # of the package
@@ -43,7 +43,7 @@ def read_encoder(
         shapes: shape of each array by its name.
 
     Raises:
-        EncoderError: the file is absent, damaged or of another network.
+        ModelFileError: the file is absent, damaged or of another network.
     """
     path = Path(path)
     remedy = "choose a file of this network"
@@ -54,7 +54,7 @@ def read_encoder(
     with (
         faults_described(
             path,
-            EncoderError,
+            ModelFileError,
             f"weights of {network} without its classifier",
             remedy,
             absent,
@@ -82,13 +82,13 @@ def source_md5(path: str | Path) -> str | None:
     """Return the MD5 of the file that `convert` made a file of weights from, if any.
 
     Raises:
-        EncoderError: see :func:`read_encoder`.
+        ModelFileError: see :func:`read_encoder`.
     """
     path = Path(path)
     with (
         faults_described(
             path,
-            EncoderError,
+            ModelFileError,
             "weights of an encoder",
             remedy="choose another file",
             absent="name a file that exists",

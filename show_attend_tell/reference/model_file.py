@@ -42,7 +42,6 @@ from show_attend_tell.reference.tensor_file import (
     write_tensors,
 )
 from show_attend_tell.runtime.errors import (
-    MissingEquationsError,
     ModelFileError,
     quote,
 )
@@ -174,7 +173,7 @@ def read_captioner(
             default. Keras knows those of decoders without equations too.
 
     Raises:
-        MissingEquationsError: by default, if the decoder has no equations.
+        NotImplementedError: by default, if the decoder has no equations.
         ModelFileError: the file is absent, damaged or not a captioner's, or its
             weights are not finite.
     """
@@ -195,7 +194,7 @@ def read_captioner(
 def _require_equations(decoder: str, path: Path) -> None:
     """Raise an error that names the file to write unless NumPy knows a decoder."""
     if decoder not in EQUATIONS:
-        raise MissingEquationsError(
+        raise NotImplementedError(
             f"{path}: its decoder {decoder!r} has no equations in NumPy and needs "
             f"Keras; to caption without, write show_attend_tell/reference/{decoder}.py "
             "and list it in EQUATIONS of reference/model_file.py"

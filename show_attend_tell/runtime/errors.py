@@ -45,116 +45,36 @@ def _cut(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 
-# --- settings and runs ---
-
-
 class ConfigError(ShowAttendTellError):
     """An experiment's settings are malformed, unknown or out of range."""
 
 
-class BackendError(ShowAttendTellError):
-    """Keras runs on another backend than TensorFlow, or cannot be imported."""
-
-
-class RunError(ShowAttendTellError):
-    """A run folder is absent, in use, or made with other settings."""
-
-
-class ClusterError(ShowAttendTellError):
-    """A cluster cannot be used: Ray is absent, or a worker differs or failed."""
-
-
-class TrainingError(ShowAttendTellError):
-    """Training has diverged: its loss or weights are not finite, or far too large."""
-
-
-# --- data ---
+class SetupError(ShowAttendTellError):
+    """Keras, Java, a cluster, a port or a packaged model is absent or fails."""
 
 
 class DataError(ShowAttendTellError):
-    """Data cannot be prepared or read: files are absent, malformed or unwritable."""
+    """A data set, a download or prepared data are absent, malformed or unwritable.
 
-
-class DownloadError(ShowAttendTellError):
-    """A file cannot be downloaded."""
+    Prepared data are a manifest, a vocabulary and features.
+    """
 
 
 class PhotoError(ShowAttendTellError):
     """A photo cannot be decoded."""
 
 
-class ManifestError(ShowAttendTellError):
-    """A manifest is absent, malformed, or has no photos of the split."""
-
-
-class VocabularyError(ShowAttendTellError):
-    """A vocabulary file is absent or malformed."""
-
-
-class FeatureError(ShowAttendTellError):
-    """A feature file is absent, incomplete, damaged, or of another encoder."""
-
-
-# --- models ---
-
-
-class EncoderError(ShowAttendTellError):
-    """An encoder cannot be built, or its weights cannot be loaded."""
-
-
 class ModelFileError(ShowAttendTellError):
-    """A model file is absent or damaged, or holds no captioner."""
+    """A model or an encoder cannot be read, built, calibrated or exported."""
 
 
-class MissingEquationsError(ModelFileError):
-    """A model's decoder has a layer of Keras, but no equations in NumPy."""
-
-
-class CalibrationError(ShowAttendTellError):
-    """A calibration is damaged or belongs to another model, or its data are missing."""
-
-
-class PretrainedModelError(ShowAttendTellError):
-    """The installation has no pretrained model."""
-
-
-class ExportError(ShowAttendTellError):
-    """A model cannot be exported in the requested form."""
-
-
-# --- captions and scores ---
+class TrainingError(ShowAttendTellError):
+    """Training has diverged, or a run folder is absent, in use or of other settings."""
 
 
 class CaptionError(ShowAttendTellError):
-    """Photos cannot be captioned with this model or these options."""
-
-
-class OutputFileError(ShowAttendTellError):
-    """Captions cannot be appended to the output file."""
-
-
-class MetadataError(ShowAttendTellError):
-    """The metadata of a photo cannot be read or written."""
+    """Photos cannot be captioned, or their captions cannot be written."""
 
 
 class EvaluationError(ShowAttendTellError):
-    """A split cannot be evaluated with these options."""
-
-
-class ResultsFileError(ShowAttendTellError):
-    """A file of captions in the COCO results format is malformed or incomplete."""
-
-
-class MetricsError(ShowAttendTellError):
-    """Captions cannot be scored."""
-
-
-class JavaError(MetricsError):
-    """A Java program is absent, fails, or exceeds its time limit."""
-
-
-# --- server ---
-
-
-class PortError(ShowAttendTellError):
-    """The port cannot be opened."""
+    """Captions cannot be scored, or their file is malformed or incomplete."""

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from show_attend_tell.runtime.errors import BackendError, one_line
+from show_attend_tell.runtime.errors import SetupError, one_line
 
 _MOST_BYTES = 100_000  # of keras.json
 
@@ -110,7 +110,7 @@ def start_keras() -> None:
     """Start TensorFlow, and Keras on it, whatever ``keras.json`` says.
 
     Raises:
-        BackendError: the environment variable ``KERAS_BACKEND`` selects another
+        SetupError: the environment variable ``KERAS_BACKEND`` selects another
             backend, an import fails, or the process has imported Keras with other
             settings.
     """
@@ -122,7 +122,7 @@ def start_keras() -> None:
             start_tensorflow()
             import keras
         except ModuleNotFoundError as error:
-            raise BackendError(
+            raise SetupError(
                 f"{error.name} is not installed; run pip install "
                 "'show-attend-tell[train]'"
             ) from None
@@ -130,7 +130,7 @@ def start_keras() -> None:
             # A damaged installation, or values of keras.json that Keras refuses.
             file = keras_file()
             remedy = f", or delete {file}" if file.exists() else ""
-            raise BackendError(
+            raise SetupError(
                 f"TensorFlow and Keras cannot be imported: {one_line(error)}; install "
                 f"the package again{remedy}"
             ) from None
@@ -141,7 +141,7 @@ def start_keras() -> None:
             keras.config.set_image_data_format(KERAS_SETTINGS["image_data_format"])
         backend = keras.backend.backend()
     if backend != "tensorflow":
-        raise BackendError(
+        raise SetupError(
             f"the backend of Keras must be tensorflow. Received: {backend}; set "
             "KERAS_BACKEND=tensorflow"
         )
@@ -149,7 +149,7 @@ def start_keras() -> None:
         expected = KERAS_SETTINGS[name]
         received = getattr(keras.config, name)()
         if received != expected:
-            raise BackendError(
+            raise SetupError(
                 f"Keras' {name} must be {expected}. Received: {received}, from "
                 f"keras.json or your program; call keras.config.set_{name}"
                 f'("{expected}") first'

@@ -29,7 +29,7 @@ from show_attend_tell.inference.engine import matching_encoder
 from show_attend_tell.models.encoder.network import Encoder
 from show_attend_tell.models.generator import Generator
 from show_attend_tell.models.saving import load_generator
-from show_attend_tell.runtime.errors import CalibrationError, PhotoError
+from show_attend_tell.runtime.errors import ModelFileError, PhotoError
 from show_attend_tell.runtime.progress import progress_bar
 from show_attend_tell.training.confidence import (
     fit_calibration,
@@ -83,9 +83,9 @@ def calibrate(
         count: validation photos to turn upside down and to crop close-ups from.
 
     Raises:
-        CalibrationError: the data have too few photos, or a photo cannot be read.
-        ModelFileError, FeatureError, ManifestError, CaptionError: the model, its
-            encoder or the prepared data are absent, or do not fit each other.
+        ModelFileError, DataError, CaptionError: the model, its encoder or the prepared
+            data are absent or do not fit each other, or photos are too few or cannot
+            be read.
     """
     captioner = load_generator([model])
     encoder = matching_encoder(captioner, Path(model), encoder_weights, Encoder)
@@ -93,7 +93,7 @@ def calibrate(
     with open_features(experiment, work, identity=encoder.identity()) as reader:
         train, val = load_splits(experiment, work, ["train", "val"], reader)
         if len(val.photos) < 2 * LEAST:
-            raise CalibrationError(
+            raise ModelFileError(
                 f"the validation split must have at least {2 * LEAST} photos. "
                 f"Received: {len(val.photos)}; prepare more"
             )
@@ -119,7 +119,7 @@ def calibrate(
     good = probability_right(scores)
     better = scores > np.median(scores)
     if better.sum() < LEAST // 2:
-        raise CalibrationError(
+        raise ModelFileError(
             "the validation captions must differ in CIDEr. Received: "
             f"{better.sum()} of {len(better)} above the median; train the model longer"
         )
@@ -170,7 +170,7 @@ def _squares(encoder: Encoder, name: str, images: Iterable[Image.Image]) -> np.n
     """Return the pictures of a set as the encoder sees them, (M, S, S, 3) uint8."""
     squares = [encoder.preprocess(image) for image in images]
     if len(squares) < LEAST:
-        raise CalibrationError(
+        raise ModelFileError(
             f"the out-of-distribution set {name!r} must have at least {LEAST} "
             f"pictures. Received: {len(squares)}; name a folder with more"
         )
@@ -208,7 +208,7 @@ def _load(files: list[Path]) -> Iterable[Image.Image]:
         try:
             yield load_photo(file)
         except PhotoError as error:
-            raise CalibrationError(
+            raise ModelFileError(
                 f"{error}; the calibration needs the validation photos themselves"
             ) from None
 

@@ -24,7 +24,7 @@ from show_attend_tell.reference.tensor_file import (
     type_name,
     write_tensors,
 )
-from show_attend_tell.runtime.errors import RunError, TrainingError
+from show_attend_tell.runtime.errors import TrainingError
 
 _CLASS = "Checkpoint"
 
@@ -59,7 +59,8 @@ def save_checkpoint(path: str | Path, model, position: Position) -> None:
         position: progress of the training.
 
     Raises:
-        TrainingError: a variable is not finite; an existing file is left as it was.
+        FloatingPointError: a variable is not finite; an existing file is left as it
+            was.
     """
     arrays = {}
     for name, variable in _variables(model).items():
@@ -73,7 +74,7 @@ def read_position(path: str | Path) -> Position:
     """Return the position in a checkpoint, without the variables.
 
     Raises:
-        RunError: the file is absent or damaged.
+        TrainingError: the file is absent or damaged.
     """
     with _opened(path) as file:
         return _position(file)
@@ -83,7 +84,8 @@ def is_trained(folder: Path, experiment: Experiment) -> bool:
     """Return whether a run has done all epochs or has stopped early.
 
     Raises:
-        RunError: there is no checkpoint, it is damaged, or the settings have changed.
+        TrainingError: there is no checkpoint, it is damaged, or the settings have
+            changed.
     """
     runs.open_run(experiment, folder.parent, resume=True, overwrite=False)
     position = read_position(folder / runs.CHECKPOINT)
@@ -99,12 +101,13 @@ def restore_checkpoint(path: str | Path, model) -> Position:
         The position passed to :func:`save_checkpoint`.
 
     Raises:
-        RunError: the file is absent, damaged, not finite or belongs to another model.
+        TrainingError: the file is absent, damaged, not finite or belongs to another
+            model.
     """
     with _opened(path) as file:
         variables = _variables(model)
         if file.names != variables.keys():
-            raise RunError(
+            raise TrainingError(
                 f"{path}: the checkpoint must hold the variables of the settings' "
                 f"model and optimiser, {len(variables)}. Received: {len(file.names)}; "
                 "restore the settings, or train without --resume"
@@ -112,7 +115,7 @@ def restore_checkpoint(path: str | Path, model) -> Position:
         for name, variable in variables.items():
             shape = file.shape(name)
             if shape != tuple(variable.shape):
-                raise RunError(
+                raise TrainingError(
                     f"{path}: {variable.path} must be {tuple(variable.shape)}. "
                     f"Received: {shape}; restore the settings, or train without "
                     "--resume"
@@ -129,16 +132,16 @@ def restore_checkpoint(path: str | Path, model) -> Position:
 
 @contextlib.contextmanager
 def _opened(path: str | Path) -> Iterator[TensorFile]:
-    """Open a checkpoint; raise a RunError if reading it fails."""
+    """Open a checkpoint; raise a TrainingError if reading it fails."""
     remedy = "the checkpoint is damaged: train without --resume"
     with (
-        faults_described(path, RunError, "a checkpoint", remedy, remedy),
+        faults_described(path, TrainingError, "a checkpoint", remedy, remedy),
         open_tensors(Path(path), _CLASS) as file,
     ):
         try:
             yield file
-        except TrainingError as error:
-            raise RunError(
+        except FloatingPointError as error:
+            raise TrainingError(
                 f"{path}: {error}; train with --overwrite and a lower "
                 "training.learning_rate"
             ) from None
@@ -160,4 +163,4 @@ def _variables(model) -> dict:
 
 def _require_finite(name: str, values: np.ndarray) -> None:
     if not np.isfinite(values).all():
-        raise TrainingError(f"{name} has values that are not finite")
+        raise FloatingPointError(f"{name} has values that are not finite")

@@ -18,7 +18,7 @@ from show_attend_tell.inference.confidence import (
     PhotoSpace,
     select,
 )
-from show_attend_tell.runtime.errors import CalibrationError
+from show_attend_tell.runtime.errors import ModelFileError
 
 RIDGE = 0.03  # penalty of both regressions
 DIRECTIONS = 128  # k
@@ -45,7 +45,7 @@ def fit_photo_space(
     are the tokenized captions of each photo.
 
     Raises:
-        CalibrationError: there are too few photos, or no content word.
+        ModelFileError: there are too few photos, or no content word.
     """
     N, G = g.shape
     centred = g - g.mean(axis=0)
@@ -54,7 +54,7 @@ def fit_photo_space(
     k = int(min(DIRECTIONS, N // 4, (variances > 1e-6 * variances[-1]).sum()))
     words, present = _content_words(captions, vocabulary)
     if not k or not len(words):
-        raise CalibrationError(
+        raise ModelFileError(
             "the training split must have at least 4 different photos and a word in "
             f"less than {_MOST_SHARE:.0%} of them. Received: {N} photos, {len(words)} "
             "such words; prepare more photos"

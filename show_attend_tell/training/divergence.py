@@ -5,7 +5,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from show_attend_tell.runtime.errors import TrainingError, plural
+from show_attend_tell.runtime.errors import plural
 
 logger = logging.getLogger(__name__)
 
@@ -61,13 +61,13 @@ class LossMonitor:
         """Check the metrics of update `step`, counted from 1.
 
         Raises:
-            TrainingError: training has diverged.
+            FloatingPointError: training has diverged.
         """
         loss = float(values["loss"])
         words = float(values[self._key])
         if not (math.isfinite(loss) and math.isfinite(words)):
             cause = f"; the {self._inputs} may be damaged" if self.first is None else ""
-            raise TrainingError(f"the loss of update {step} is {loss}{cause}")
+            raise FloatingPointError(f"the loss of update {step} is {loss}{cause}")
         if self.first is None:
             self.first = words
         if words <= max(HIGH * self.first, self._uniform) or step <= self._warmup:
@@ -77,7 +77,7 @@ class LossMonitor:
             self._high_since = step
         extreme = words > EXTREME * max(self.first, self._uniform)
         if extreme or step - self._high_since >= LASTING:
-            raise TrainingError(
+            raise FloatingPointError(
                 f"the {self._noun} is {words:.3g} at update {step}; at the first "
                 f"update it was {self.first:.3g}"
             )

@@ -183,7 +183,7 @@ def average_models(
     Raises:
         ModelFileError: there are fewer than two models, one cannot be read, or one
             does not fit the first.
-        RunError: the run already exists.
+        TrainingError: the run already exists.
     """
     if len(paths) < 2:
         raise ModelFileError(

@@ -19,7 +19,7 @@ import keras
 
 from show_attend_tell.config import runs
 from show_attend_tell.config.settings import experiment_to_toml, read_experiment_file
-from show_attend_tell.runtime.errors import RunError, TrainingError
+from show_attend_tell.runtime.errors import TrainingError
 from show_attend_tell.runtime.files import atomic_write
 from show_attend_tell.runtime.progress import ProgressBar, progress_bar
 from show_attend_tell.training.checkpoint import (
@@ -145,10 +145,9 @@ class Trainer:
             progress: whether to show a bar with the time left.
 
         Raises:
-            RunError: the checkpoint is damaged or another training's.
-            TrainingError: training has diverged; the last good checkpoint and model are
-                kept.
-            ClusterError: another worker has ended.
+            TrainingError: the checkpoint is damaged or another training's; or training
+                has diverged; the last good checkpoint and model are kept.
+            SetupError: another worker has ended.
             KeyboardInterrupt: after the checkpoint was written, or in the first update.
         """
         started = time.monotonic()
@@ -170,7 +169,8 @@ class Trainer:
             try:
                 with self.workers.training():
                     self._train(log, bar, validate=resume or self.task.starts_trained)
-            except TrainingError as error:
+            except FloatingPointError as error:
+                self.workers.failed_together = True  # all compute the same loss
                 raise TrainingError(
                     f"{folder}: training has diverged: {error}; {self._kept()}; train "
                     "again with --overwrite and a training.learning_rate below "
@@ -196,7 +196,7 @@ class Trainer:
         position = restore_checkpoint(path, self.model)
         remedy = "prepare the data as they were, or replace the run with --overwrite"
         if position.vocabulary not in ("", digest):  # version 0.1.0 stored none
-            raise RunError(
+            raise TrainingError(
                 f"{path}: the run was started with {self.task.other}; {remedy}"
             )
         now = self.task.data_digests
@@ -204,7 +204,7 @@ class Trainer:
             name for name in now if position.data.get(name) not in (None, now[name])
         ]
         if changed:
-            raise RunError(
+            raise TrainingError(
                 f"{path}: the run was started with other training data: "
                 f"{' and '.join(changed)} have changed since; {remedy}"
             )
@@ -212,7 +212,7 @@ class Trainer:
         steps = self.objective.steps
         within = position.step_in_epoch
         if within > steps or position.step != position.epoch * steps + within:
-            raise RunError(
+            raise TrainingError(
                 f"{path}: the run was started with other training data: update "
                 f"{position.step} must be number {within} of epoch {position.epoch}. "
                 f"Received: {steps} updates per epoch; {remedy}"

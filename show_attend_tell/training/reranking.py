@@ -36,7 +36,7 @@ from show_attend_tell.reference.reranker import (
     kernel,
     normalised,
 )
-from show_attend_tell.runtime.errors import ManifestError
+from show_attend_tell.runtime.errors import DataError
 from show_attend_tell.runtime.progress import progress_bar
 from show_attend_tell.runtime.quantisation import dequantise, quantise
 
@@ -62,8 +62,7 @@ def fit_reranker(experiment: Experiment, work: str | Path = "prepared") -> Reran
     """Fit a reranker to the training photos of an experiment.
 
     Raises:
-        FeatureError, ManifestError, VocabularyError: prepared data are absent or
-            damaged, or too few.
+        DataError: prepared data are absent or damaged, or too few.
     """
     vocabulary = Vocabulary.load(vocabulary_path(experiment, work))
     with open_features(experiment, work) as reader:
@@ -106,13 +105,13 @@ def fit(
         most_landmarks: maximum number of photos that represent the data set.
 
     Raises:
-        ManifestError: the captions have too few n-grams in common.
+        DataError: the captions have too few n-grams in common.
     """
     vectors = NgramVectors.of_photos(captions, min(LEAST_PHOTOS, len(photos)))
     Y = _mean_vectors(vectors, captions)  # (N, G)
     rank = min(RANK, min(Y.shape) - 1)
     if rank < 1 or not Y.count_nonzero():
-        raise ManifestError(
+        raise DataError(
             f"the training captions must have several n-grams in {LEAST_PHOTOS} photos "
             f"each, and not in all. Received: {Y.shape[1]} n-grams, {len(photos)} "
             "photos; prepare more photos"

@@ -26,7 +26,7 @@ from show_attend_tell.evaluation.validation import validate
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.pretrained import model_path
 from show_attend_tell.models.saving import load_captioner
-from show_attend_tell.runtime.errors import RunError, plural
+from show_attend_tell.runtime.errors import TrainingError, plural
 from show_attend_tell.runtime.untrusted import reading
 from show_attend_tell.training.distillation import make_distillation
 from show_attend_tell.training.divergence import CaptionMonitor, fault_of_metric
@@ -63,12 +63,11 @@ def train(
         is_open: whether the caller has locked and opened the run folder.
 
     Raises:
-        ClusterError: another worker differs, has failed or has ended.
-        RunError, FeatureError, ManifestError, VocabularyError, ModelFileError:
-            a required file is absent or does not match the experiment; the
-            message is one line.
-        TrainingError: training has diverged; the last good checkpoint and model are
-            kept.
+        SetupError: another worker differs, has failed or has ended.
+        DataError, ModelFileError: a required file is absent or does not match the
+            experiment.
+        TrainingError: the run folder or its checkpoint does not match the experiment,
+            or training has diverged; the last good checkpoint and model are kept.
         KeyboardInterrupt: after the checkpoint was written, or in the first update.
     """
     folder = Path(runs_folder) / experiment.name
@@ -86,7 +85,7 @@ def train(
             if workers.is_chief and vocabulary != _prepared_words(experiment, work):
                 vocabulary.save(folder / runs.VOCABULARY)
             if not (folder / runs.SETTINGS).is_file():
-                raise RunError(
+                raise TrainingError(
                     f"{folder}: the run folder is not visible here; pass a folder to "
                     "--runs that every worker mounts at the same path"
                 )
@@ -245,7 +244,8 @@ class CaptionTask(Task):
 
 
 def _file_digest(path: Path) -> str:
-    with reading(path, RunError, "train the teacher again"), path.open("rb") as file:
+    remedy = "train the teacher again"
+    with reading(path, TrainingError, remedy), path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

@@ -39,8 +39,8 @@ from pydantic import Field, TypeAdapter
 
 from show_attend_tell import __version__
 from show_attend_tell.runtime.errors import (
-    ClusterError,
     ConfigError,
+    SetupError,
     ShowAttendTellError,
     one_line,
 )
@@ -153,7 +153,7 @@ class Workers:
         """Raise an error on all workers if the body raises an error on one of them.
 
         Raises:
-            ClusterError: the body has failed on another worker.
+            SetupError: the body has failed on another worker.
         """
         if self.count == 1:
             yield
@@ -161,7 +161,7 @@ class Workers:
         fault = None
         try:
             yield
-        except (ShowAttendTellError, OSError) as error:
+        except (ShowAttendTellError, OSError, FloatingPointError) as error:
             fault = error
         text = "" if fault is None else f"on {socket.gethostname()}: {one_line(fault)}"
         faults = self.gather(text)
@@ -170,10 +170,10 @@ class Workers:
             raise fault
         for rank, other in enumerate(faults):
             if other:
-                raise ClusterError(f"worker {rank} {other}")
+                raise SetupError(f"worker {rank} {other}")
 
     def require_same(self, identity: list[str]) -> None:
-        """Raise a ClusterError unless the chief trains the same with the same package.
+        """Raise a SetupError unless the chief trains the same with the same package.
 
         Args:
             identity: names what a worker trains, and with which data.
@@ -184,7 +184,7 @@ class Workers:
         expected = self.gather("\n".join(identity))[0].split("\n")
         for ours, theirs in zip(identity, expected, strict=False):
             if ours != theirs:
-                raise ClusterError(
+                raise SetupError(
                     f"this worker must have worker 0's {theirs}. Received: {ours}; "
                     "install and prepare the same on every worker, and pass the same "
                     "options"
@@ -192,7 +192,7 @@ class Workers:
 
     @contextlib.contextmanager
     def _named_failures(self) -> Iterator[None]:
-        """Raise a ClusterError if another worker has ended or does not answer."""
+        """Raise a SetupError if another worker has ended or does not answer."""
         try:
             yield
         except tf.errors.OpError as error:
@@ -201,7 +201,7 @@ class Workers:
             if self.count == 1 or not lines:
                 raise
             reason = one_line(lines[-1].partition("aborted by: ")[2] or lines[-1])
-            raise ClusterError(
+            raise SetupError(
                 f"worker {self.rank}: another worker has ended or does not answer "
                 f"({reason}); start all workers again with --resume"
             ) from None
@@ -213,7 +213,7 @@ class Workers:
         :meth:`raise_if_ended` passes the signal on.
 
         Raises:
-            ClusterError: another worker has ended.
+            SetupError: another worker has ended.
         """
         is_main = threading.current_thread() is threading.main_thread()
         if self.count > 1 and is_main:  # only the main thread receives signals
@@ -256,7 +256,7 @@ def join() -> Workers:
     Call it before TensorFlow computes anything.
 
     Raises:
-        ClusterError: ``TF_CONFIG`` is malformed, the workers cannot connect, or one has
+        SetupError: ``TF_CONFIG`` is malformed, the workers cannot connect, or one has
             several devices.
     """
     rank, addresses = read_configuration(os.environ.get("TF_CONFIG", ""))
@@ -271,7 +271,7 @@ def join() -> Workers:
                 handlers[number] = signal.signal(number, signal.SIG_DFL)
         strategy = tf.distribute.MultiWorkerMirroredStrategy()
     except (tf.errors.OpError, RuntimeError) as error:
-        raise ClusterError(
+        raise SetupError(
             f"worker {rank} of {count} at {addresses[rank]}: the workers cannot join "
             f"({one_line(error)}); start every worker of TF_CONFIG at a free port that "
             "the others reach"
@@ -280,7 +280,7 @@ def join() -> Workers:
         for number, handler in handlers.items():  # TensorFlow has set its own
             signal.signal(number, handler)
     if strategy.num_replicas_in_sync != count:
-        raise ClusterError(
+        raise SetupError(
             f"worker {rank}: must have one device. Received: {count} workers with "
             f"{strategy.num_replicas_in_sync} devices; start a worker for each GPU, "
             "and give it one by CUDA_VISIBLE_DEVICES"
@@ -307,7 +307,7 @@ def read_configuration(text: str) -> tuple[int, list[str]]:
         text: the value of ``TF_CONFIG``.
 
     Raises:
-        ClusterError: the text is not a configuration of workers.
+        SetupError: the text is not a configuration of workers.
     """
     try:
         values = TypeAdapter(_Configuration).validate_json(text)
@@ -315,7 +315,7 @@ def read_configuration(text: str) -> tuple[int, list[str]]:
         rank = values.task.index
         addresses[rank]
     except (ValueError, LookupError):
-        raise ClusterError(
+        raise SetupError(
             '`TF_CONFIG` must be {"cluster": {"worker": ["HOST:PORT", ...]}, "task": '
             f'{{"type": "worker", "index": K}}}}. Received: {one_line(text, 80)}; give '
             "every worker the same addresses and its own K, from 0"

@@ -18,7 +18,7 @@ from show_attend_tell.inference.batch import BatchReport, caption_into_file, mad
 from show_attend_tell.inference.journal import FIELDS, row_line
 from show_attend_tell.inference.request import CaptionRequest
 from show_attend_tell.inference.result import Failure, LowConfidence
-from show_attend_tell.runtime.errors import CaptionError, OutputFileError
+from show_attend_tell.runtime.errors import CaptionError
 
 CHUNK = 16
 PHOTOS = 10 * CHUNK - 3
@@ -132,15 +132,15 @@ def test_other_settings_other_files_and_a_damaged_shard_are_refused(
     here, photos, tmp_path
 ):
     run(photos, tmp_path / "out")
-    with pytest.raises(OutputFileError, match=r"beam 1.*Received: .*beam 3"):
+    with pytest.raises(CaptionError, match=r"beam 1.*Received: .*beam 3"):
         run(photos, tmp_path / "out", {"beam": 1})
-    with pytest.raises(OutputFileError, match="must be empty, or begun by this"):
+    with pytest.raises(CaptionError, match="must be empty, or begun by this"):
         run(photos, photos)
     assert not (photos / ".lock").exists()
-    with pytest.raises(OutputFileError, match="must be a folder"):
+    with pytest.raises(CaptionError, match="must be a folder"):
         run(photos, photos / "0001.jpg")
     min((tmp_path / "out").glob("captions-*")).write_bytes(b"[]\n")
-    with pytest.raises(OutputFileError, match="captions-000000.*cannot be read"):
+    with pytest.raises(CaptionError, match="captions-000000.*cannot be read"):
         run(photos, tmp_path / "out")
 
 

@@ -15,7 +15,7 @@ from show_attend_tell.config.settings import EncoderSettings
 from show_attend_tell.data.features import FeatureReader
 from show_attend_tell.data.manifest import Photo, write_manifest
 from show_attend_tell.models.encoder.network import Encoder
-from show_attend_tell.runtime.errors import EncoderError
+from show_attend_tell.runtime.errors import SetupError
 
 ROWS = 32  # of a part, so that a few photos have several
 PHOTOS = 12 * ROWS - 5
@@ -37,9 +37,9 @@ def test_a_worker_with_another_encoder_refuses_to_work():
     settings = EncoderSettings(**{**SETTINGS, "weights": "none", "resize": "crop"})
     identity = Encoder(settings).identity()
     part_writer(settings, identity, 1)
-    with pytest.raises(EncoderError, match=r"must be the driver's.*weights_digest"):
+    with pytest.raises(SetupError, match=r"must be the driver's.*weights_digest"):
         part_writer(settings, {**identity, "weights_digest": "0" * 64}, 1)
-    with pytest.raises(EncoderError, match=r"versions .* instead of \{'keras': '0'\}"):
+    with pytest.raises(SetupError, match=r"versions .* instead of \{'keras': '0'\}"):
         part_writer(settings, {**identity, "versions": {"keras": "0"}}, 1)
 
 

@@ -17,7 +17,7 @@ from show_attend_tell.cluster.pool import (
     resolve_address,
     task_of,
 )
-from show_attend_tell.runtime.errors import ClusterError, FeatureError
+from show_attend_tell.runtime.errors import DataError, SetupError
 
 PREPARED = []  # of this process
 
@@ -28,14 +28,14 @@ def doubling(factor=2):
 
     def run(payload):
         if payload is None:
-            raise FeatureError("the disk is full;\nfree space")
+            raise DataError("the disk is full;\nfree space")
         return factor * payload
 
     return run
 
 
 def unbuildable():
-    raise FeatureError("another encoder")
+    raise DataError("another encoder")
 
 
 class RayError(Exception):
@@ -116,7 +116,7 @@ def test_the_item_of_a_dead_worker_is_run_again(caplog):
 
 def test_an_item_that_ends_every_worker_is_named_and_need_not_end_the_others():
     ray, message = FakeRay((3).__eq__), "item 3: 4 workers ended while it ran"
-    with pytest.raises(ClusterError, match=message):
+    with pytest.raises(SetupError, match=message):
         run_pool(ray, range(7))
     values = run_pool(ray, range(7), keep_going=True)
     assert message in str(values["item 3"])
@@ -157,7 +157,7 @@ def test_errors_of_a_worker_are_one_line_with_its_host_and_end_the_run():
     assert fault_of(None, job=unbuildable).endswith(": another encoder")
     refused = "must have version 0.0.1 of this package. Received: "
     assert refused in fault_of(None, version="0.0.1")
-    with pytest.raises(ClusterError, match="^worker on .*: the disk is full; free spa"):
+    with pytest.raises(SetupError, match="^worker on .*: the disk is full; free spa"):
         run_pool(FakeRay(), [1, None, 3])
 
 
@@ -187,10 +187,10 @@ def test_a_ray_that_is_absent_or_does_not_start_is_one_line(monkeypatch):
     init = mock.Mock(side_effect=Exception("The current node\ntimed out."))
     remedies = {"local": "when this machine is less busy", "head:6379": "check that"}
     for address, remedy in remedies.items():
-        with refused(ClusterError, f"{address}: no connection .*{remedy}"):
+        with refused(SetupError, f"{address}: no connection .*{remedy}"):
             cluster._connect(SimpleNamespace(init=init), address)
     monkeypatch.setitem(sys.modules, "ray", None)
-    with refused(ClusterError, r"show-attend-tell\[cluster\]"):
+    with refused(SetupError, r"show-attend-tell\[cluster\]"):
         connected("auto").__enter__()
 
 
@@ -201,7 +201,7 @@ def test_an_address_that_nothing_answers_is_refused_within_seconds(
     start = time.monotonic()
     for variable, option in ((address, "auto"), ("auto", address)):
         monkeypatch.setenv("RAY_ADDRESS", variable)
-        with refused(ClusterError, "no Ray answers"):
+        with refused(SetupError, "no Ray answers"):
             resolve_address(option)
     assert time.monotonic() - start < 120
 

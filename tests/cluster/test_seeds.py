@@ -22,10 +22,9 @@ from show_attend_tell.config import runs
 from show_attend_tell.config.experiments import seed_variants
 from show_attend_tell.evaluation.comparison import compare_runs
 from show_attend_tell.runtime.errors import (
-    ClusterError,
     ConfigError,
-    FeatureError,
-    RunError,
+    DataError,
+    SetupError,
     TrainingError,
 )
 from show_attend_tell.training.train import train
@@ -92,14 +91,16 @@ def test_a_run_that_fails_is_named_and_resuming_trains_it_alone(work, tmp_path):
 @pytest.mark.usefixtures("quick")
 def test_earlier_runs_are_refused_before_any_training_or_replaced(work, tmp_path):
     go(work, tmp_path, seeds=[2])
-    with pytest.raises(RunError, match="tiny-seed-2: a run is already present"):
+    with pytest.raises(TrainingError, match="tiny-seed-2: a run is already present"):
         go(work, tmp_path)
     assert not (tmp_path / NAMES[0]).exists()
     other = experiment(training={"epochs": 2, "batch_size": 4})
-    with pytest.raises(RunError, match="other settings .training.batch_size was 8"):
+    with pytest.raises(
+        TrainingError, match="other settings .training.batch_size was 8"
+    ):
         go(work, tmp_path, seeds=[2], chosen=other, resume=True)
     (tmp_path / NAMES[1] / runs.CHECKPOINT).write_bytes(b"PK damaged")
-    with refused(RunError, "checkpoint is damaged"):
+    with refused(TrainingError, "checkpoint is damaged"):
         go(work, tmp_path, seeds=[2], resume=True)
     (outcome,) = go(work, tmp_path, seeds=[2], overwrite=True)
     assert outcome.summary.steps == 2 * STEPS
@@ -117,11 +118,11 @@ def test_no_run_is_replaced_without_features_or_while_it_is_trained(
     model = tmp_path / NAMES[0] / runs.MODEL
     model.parent.mkdir()
     model.write_text("a model")
-    with pytest.raises(FeatureError, match="no such feature file"):
+    with pytest.raises(DataError, match="no such feature file"):
         variants_of(series, other, overwrite=True)
     (variant,) = seed_variants(CHOSEN, [5])
     with runs.lock_run(variant, tmp_path):
-        with pytest.raises(RunError, match="another process is training this run"):
+        with pytest.raises(TrainingError, match="another process is training this run"):
             variants_of(series, overwrite=True)
         monkeypatch.setattr(runs, "lock_run", lambda *a, seconds=0: real(*a))
         fault = train_variant(series, variant).fault  # this run fails alone
@@ -173,7 +174,7 @@ class Here:
         self.files = [item.files for item in items]
         for item in items:
             lost = item.payload.name in self.lost
-            yield item, ClusterError("lost") if lost else train_run(item.payload)
+            yield item, SetupError("lost") if lost else train_run(item.payload)
 
 
 @pytest.fixture

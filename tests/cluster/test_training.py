@@ -11,7 +11,7 @@ from tiny_training import read_checkpoint
 from show_attend_tell.cluster import training as cluster
 from show_attend_tell.cluster.training import train_on_cluster
 from show_attend_tell.config.runs import CHECKPOINT
-from show_attend_tell.runtime.errors import ClusterError
+from show_attend_tell.runtime.errors import SetupError, TrainingError
 from show_attend_tell.training.train import train
 
 SETTINGS = tiny_run.experiment(
@@ -58,10 +58,10 @@ def test_a_killed_worker_changes_no_weight(tmp_path, work, nodes):
 
 def test_faults_of_workers_are_one_line(tmp_path, work, nodes, monkeypatch):
     other = tiny_run.prepare(tmp_path / "other")
-    with pytest.raises(ClusterError, match="at most the 2 processors.*Received: 3"):
+    with pytest.raises(SetupError, match="at most the 2 processors.*Received: 3"):
         train_on_cluster(SETTINGS, work, tmp_path, cluster=nodes.address, count=3)
     monkeypatch.setattr(cluster, "load_splits", lambda *arguments: None)
     (other / "made-up" / "manifest.jsonl").unlink()
-    with pytest.raises(ClusterError, match=r"manifest\.jsonl: no such"):
+    with pytest.raises(TrainingError, match=r"manifest\.jsonl: no such"):
         train_on_cluster(SETTINGS, other, tmp_path, cluster=nodes.address, count=2)
     assert not (tmp_path / "tiny" / CHECKPOINT).exists()

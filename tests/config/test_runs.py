@@ -15,7 +15,7 @@ from show_attend_tell.config.runs import (
     write_json,
 )
 from show_attend_tell.config.settings import read_experiment_file
-from show_attend_tell.runtime.errors import RunError
+from show_attend_tell.runtime.errors import TrainingError
 
 
 def open_tiny(folder, resume=False, overwrite=False, **changes):
@@ -30,7 +30,7 @@ def begin(runs, *files, **changes):
     return folder
 
 
-message_of = functools.partial(refusal, RunError, open_tiny)
+message_of = functools.partial(refusal, TrainingError, open_tiny)
 
 
 def test_a_new_run_starts_with_its_resolved_settings(tmp_path):

@@ -40,7 +40,7 @@ from show_attend_tell.reference.reranker import (
     find_reranker,
     load_reranker,
 )
-from show_attend_tell.runtime.errors import EncoderError, ModelFileError
+from show_attend_tell.runtime.errors import ModelFileError
 
 OLD = Path(__file__).parents[1] / "artefacts" / "version_0_1" / "runs"
 IDENTITY = {"encoder_identity": {"network": "VGG16", "weights": "net.weights.h5"}}
@@ -199,7 +199,7 @@ def test_weights_of_vgg_are_converted_beside_a_model_too(rng, tmp_path):
     other = keras.applications.VGG16(include_top=False, weights=None)
     load_weights(other, target, "VGG16")
     assert weights_digest(other) == weights_digest(network)
-    with refused(EncoderError, "its network must be VGG19"):
+    with refused(ModelFileError, "its network must be VGG19"):
         Encoder(EncoderSettings("VGG19", "block1_conv1", str(target), 32))
 
 
@@ -215,7 +215,7 @@ def test_weights_of_scene_net_and_of_other_networks_are_converted(rng, tmp_path)
     network.save_weights(file)
     with refused(ModelFileError, "name the network with --network"):
         convert(file)
-    with refused(EncoderError, "of keras.applications. Received: 'MobilNet'"):
+    with refused(ModelFileError, "of keras.applications. Received: 'MobilNet'"):
         convert(file, network="MobilNet")
     with refused(ModelFileError, "cannot be converted"):
         convert(file, network="VGG16")

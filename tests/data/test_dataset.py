@@ -20,7 +20,7 @@ from show_attend_tell.data.dataset import (
     shown_items,
 )
 from show_attend_tell.data.vocabulary import END, START, UNKNOWN, Vocabulary
-from show_attend_tell.runtime.errors import FeatureError
+from show_attend_tell.runtime.errors import DataError
 
 L, D, PHOTOS = 3, 2, 7
 
@@ -187,8 +187,8 @@ def test_prefetched_batches_are_the_same():
 
 def test_prefetching_ends_with_its_reader_and_raises_its_error():
     damaged = Reader()
-    damaged.read = mock.Mock(side_effect=FeatureError("features.h5: damaged"))
-    with pytest.raises(FeatureError, match=r"^features.h5: damaged$"):
+    damaged.read = mock.Mock(side_effect=DataError("features.h5: damaged"))
+    with pytest.raises(DataError, match=r"^features.h5: damaged$"):
         next(make([3, 4, 5], readers=[damaged]).prefetched(0))
     threads = threading.active_count()
     stream = make([3] * 50).prefetched(0)
@@ -232,7 +232,7 @@ def test_the_deviation_is_that_of_all_values_of_photos_fixed_by_the_seed(rng):
 def test_features_that_are_all_equal_are_refused_in_one_line(value):
     reader = Stored(np.full((150, L, D), value, np.float16))
     reader.path = "features.h5"
-    with refused(FeatureError, r"features\.h5: .* all be equal"):
+    with refused(DataError, r"features\.h5: .* all be equal"):
         measure_deviation(reader, np.arange(150), seed=0)
 
 

@@ -19,7 +19,7 @@ from refusals import refused
 
 from show_attend_tell.data.encoder_identity import identity_difference
 from show_attend_tell.data.features import FORMAT, FeatureReader
-from show_attend_tell.runtime.errors import FeatureError
+from show_attend_tell.runtime.errors import DataError
 
 
 @pytest.fixture
@@ -55,13 +55,13 @@ def test_photos_that_could_not_be_read_have_no_row_and_a_reason(path):
         assert len(reader.rows) == COUNT - 1
         assert reader.rows["photo é 6.jpg"] == 6
         assert reader.problems == {name: "cut short"}
-        with pytest.raises(FeatureError, match=f"{name}.*cut short"):
+        with pytest.raises(DataError, match=f"{name}.*cut short"):
             reader.read([UNREADABLE])
 
 
 @pytest.mark.parametrize("row", [-1, COUNT])
 def test_a_row_out_of_range_is_refused(path, row):
-    with FeatureReader(path) as reader, pytest.raises(FeatureError, match="from 0 to"):
+    with FeatureReader(path) as reader, pytest.raises(DataError, match="from 0 to"):
         reader.read([0, row])
 
 
@@ -74,7 +74,7 @@ def test_threads_read_the_same_file(path):
 
 def test_another_encoder_is_refused_with_the_differences(path):
     other = {**IDENTITY, "layer": "block5_conv3", "weights_digest": "b" * 64}
-    with pytest.raises(FeatureError) as caught:
+    with pytest.raises(DataError) as caught:
         FeatureReader(path, other)
     message = str(caught.value)
     assert "layer block5_conv4 instead of block5_conv3" in message
@@ -90,10 +90,10 @@ def test_a_key_that_one_identity_lacks_is_a_difference_and_versions_are_not():
 
 
 def test_absent_and_truncated_files_are_refused(path, tmp_path):
-    with pytest.raises(FeatureError, match="no such feature file"):
+    with pytest.raises(DataError, match="no such feature file"):
         FeatureReader(tmp_path / "absent.h5")
     path.write_bytes(path.read_bytes()[:5000])
-    with pytest.raises(FeatureError, match="cannot be read"):
+    with pytest.raises(DataError, match="cannot be read"):
         FeatureReader(path)
 
 
@@ -108,9 +108,9 @@ def test_a_file_that_another_process_writes_is_named_as_such(path):
     path.write_bytes(path.read_bytes()[:1000])
     with path.open("rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        with refused(FeatureError, "another process has this file open for writing"):
+        with refused(DataError, "another process has this file open for writing"):
             FeatureReader(path)
-    with refused(FeatureError, "cannot be read .* extract the features again"):
+    with refused(DataError, "cannot be read .* extract the features again"):
         FeatureReader(path)
 
 
@@ -185,7 +185,7 @@ MALFORMED = {
 def test_a_file_of_another_layout_is_refused_in_one_line(path, change):
     with h5py.File(path, "r+") as file:
         change(file)
-    with refused(FeatureError, "cannot be read") as caught:
+    with refused(DataError, "cannot be read") as caught:
         FeatureReader(path)
     assert len(str(caught.value)) < 300 + len(str(path))
 
@@ -194,7 +194,7 @@ def test_a_damaged_chunk_is_refused_with_its_photo(path):
     with h5py.File(path, "r+") as file:
         file["features"].id.write_direct_chunk((7, 0, 0), b"no chunk of Blosc")
     with FeatureReader(path) as reader:
-        with pytest.raises(FeatureError, match=r"photo é 7\.jpg.* cannot be read"):
+        with pytest.raises(DataError, match=r"photo é 7\.jpg.* cannot be read"):
             reader.read([7])
         assert reader.read([8]).shape == (1, 6, 4)
 
@@ -227,7 +227,7 @@ ONE_KIND = "one of `checksums` and `digest` is absent"
 def test_an_incomplete_later_or_half_checked_file_is_refused(path, change, message):
     with h5py.File(path, "r+") as file:
         change(file)
-    with pytest.raises(FeatureError, match=message):
+    with pytest.raises(DataError, match=message):
         FeatureReader(path)
 
 
@@ -240,7 +240,7 @@ def test_a_flipped_bit_anywhere_never_changes_what_is_read(path, rng):
         path.write_bytes(content)
         try:
             assert all_values(path) == expected, f"bit {bit}"
-        except FeatureError as error:
+        except DataError as error:
             refusals.append(str(error))
     assert len(refusals) > 30
     assert not any("\n" in refusal for refusal in refusals)

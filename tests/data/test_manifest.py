@@ -10,7 +10,7 @@ from refusals import refused
 
 from show_attend_tell.data import manifest
 from show_attend_tell.data.manifest import Photo, read_manifest, write_manifest
-from show_attend_tell.runtime.errors import ManifestError
+from show_attend_tell.runtime.errors import DataError
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=12)
 
@@ -51,7 +51,7 @@ def test_an_earlier_manifest_survives_a_failed_write(tmp_path):
     file = tmp_path / "manifest.jsonl"
     write_manifest(file, [a_photo()])
     before = file.read_bytes()
-    with pytest.raises(ManifestError, match=r"the id 'a\.jpg' occurs twice"):
+    with pytest.raises(DataError, match=r"the id 'a\.jpg' occurs twice"):
         write_manifest(file, [a_photo(), a_photo()])
     assert file.read_bytes() == before
 
@@ -78,7 +78,7 @@ MALFORMED = [
 def test_a_malformed_row_is_named_in_one_short_line(tmp_path, line, message):
     file = tmp_path / "manifest.jsonl"
     file.write_text(line + "\n")
-    with refused(ManifestError) as caught:
+    with refused(DataError) as caught:
         read_manifest(file)
     assert message in str(caught.value)
     assert len(str(caught.value)) < 300 + len(str(file))
@@ -92,13 +92,13 @@ def test_a_manifest_that_differs_from_its_digest_is_refused(tmp_path):
     assert digest.read_text() == f"{expected}  manifest.jsonl\n"
     whole = file.read_bytes()
     file.write_bytes(whole.replace(b"dog", b"cat"))
-    with refused(ManifestError, "differs from its digest"):
+    with refused(DataError, "differs from its digest"):
         read_manifest(file)
     digest.unlink()  # as in earlier versions
     assert read_manifest(file)[0].captions == ("A cat runs .",)
     for content in (b"", b"\xff", b"0" * 64):
         digest.write_bytes(content)
-        with pytest.raises(ManifestError, match="differs from its digest"):
+        with pytest.raises(DataError, match="differs from its digest"):
             read_manifest(file)
     write_manifest(file, [a_photo()])
     assert read_manifest(file)[0].captions == ("A dog runs .",)

@@ -17,7 +17,7 @@ from show_attend_tell.data.splits import (
     read_photos,
     vocabulary_path,
 )
-from show_attend_tell.runtime.errors import FeatureError, ManifestError
+from show_attend_tell.runtime.errors import DataError
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +94,7 @@ def test_features_of_other_encoder_settings_are_refused_in_one_line(
     identified, identity, settings, difference
 ):
     settings = {"resize": "squash"} | settings
-    message = refusal(FeatureError, identified, MADE | identity, **settings)
+    message = refusal(DataError, identified, MADE | identity, **settings)
     assert f"[encoder]: {difference}; run `features --overwrite`" in message
     assert "drop the --set" in message
 
@@ -120,7 +120,7 @@ def test_unmirrored_features_in_the_mirrored_file_are_refused(tmp_path):
     folder, encoder = folder_of(experiment(), work), experiment().encoder
     plain, mirrored = (feature_path(folder, encoder, m) for m in (None, "train"))
     mirrored.write_bytes(plain.read_bytes())
-    with pytest.raises(FeatureError, match="mirrored photos False instead of True"):
+    with pytest.raises(DataError, match="mirrored photos False instead of True"):
         open_features(experiment(), work, "train")
 
 
@@ -194,13 +194,13 @@ def change_encoder(work):
     [
         (
             lambda work: (work / "more" / "features-Tiny-last.h5").unlink(),
-            FeatureError,
+            DataError,
             r"more/features-Tiny-last\.h5: no such feature file",
         ),
-        (change_encoder, FeatureError, "made by another encoder: x 1 instead of none"),
+        (change_encoder, DataError, "made by another encoder: x 1 instead of none"),
         (
             lambda work: (work / "more" / "manifest.jsonl").unlink(),
-            ManifestError,
+            DataError,
             r"more/manifest\.jsonl: no such manifest; prepare the data",
         ),
         (
@@ -208,7 +208,7 @@ def change_encoder(work):
                 work / "made-up" / "manifest.jsonl",
                 [Photo("more/photo-00", "a.png", "train", ["A dog."])],
             ),
-            ManifestError,
+            DataError,
             "a photo becomes 'more/photo-00', the id of another photo",
         ),
     ],
@@ -229,5 +229,5 @@ def test_mirrored_photos_of_a_set_that_are_absent_are_named(tmp_path):
     prepare(work, name="more")
     with open_features(SETS, work) as reader:
         (split,) = load_splits(SETS, work, ["train"], reader)
-        with pytest.raises(FeatureError, match="the first is more/photo-00"):
+        with pytest.raises(DataError, match="the first is more/photo-00"):
             open_mirror(SETS, work, reader, split)

@@ -19,7 +19,7 @@ from show_attend_tell.data.vocabulary import (
     tokenize,
     tokenize_as_written,
 )
-from show_attend_tell.runtime.errors import VocabularyError
+from show_attend_tell.runtime.errors import DataError
 
 # Results of Stanford's PTB tokenizer, without pycocoevalcap's punctuation.
 PTB = {
@@ -110,7 +110,7 @@ def test_the_most_frequent_words_are_kept_in_a_fixed_order(captions, size, min_c
     frequent = sorted(w for w in counts if counts[w] >= min_count)
     expected = sorted(frequent, key=lambda w: -counts[w])[: size - len(SPECIAL)]
     if not expected:
-        with pytest.raises(VocabularyError, match="lower data.min_count"):
+        with pytest.raises(DataError, match="lower data.min_count"):
             Vocabulary.build(captions, size, min_count)
         return
     vocabulary = Vocabulary.build(captions, size, min_count)
@@ -156,7 +156,7 @@ def test_saving_and_loading_keeps_the_vocabulary(tmp_path):
     [(["a", "b"], "must begin with"), ([*SPECIAL, "a", "a"], "Received twice: .'a'")],
 )
 def test_missing_special_tokens_and_repeated_words_are_refused(given_words, message):
-    with pytest.raises(VocabularyError, match=message):
+    with pytest.raises(DataError, match=message):
         Vocabulary(given_words)
 
 
@@ -175,9 +175,9 @@ def test_missing_special_tokens_and_repeated_words_are_refused(given_words, mess
 def test_a_malformed_file_is_named_in_one_line(tmp_path, content):
     path = tmp_path / "vocabulary.json"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    with refused(VocabularyError) as caught:
+    with refused(DataError) as caught:
         Vocabulary.load(path)
-    with pytest.raises(VocabularyError, match="no such vocabulary; run"):
+    with pytest.raises(DataError, match="no such vocabulary; run"):
         Vocabulary.load(tmp_path / "absent.json")
     assert str(path) in str(caught.value)
     assert len(str(caught.value)) < 300 + len(str(path))
@@ -189,7 +189,7 @@ def test_a_vocabulary_that_differs_from_its_digest_is_refused(tmp_path):
     content = json.loads(path.read_text(encoding="utf-8"))
     content["words"][4:] = content["words"][:3:-1]
     path.write_text(json.dumps(content))
-    with pytest.raises(VocabularyError, match="differ from their digest"):
+    with pytest.raises(DataError, match="differ from their digest"):
         Vocabulary.load(path)
     del content["sha256"]  # as in earlier versions
     path.write_text(json.dumps(content))

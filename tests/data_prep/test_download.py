@@ -14,7 +14,7 @@ from refusals import refused
 from data_prep import disk, download
 from data_prep.download import Counts, RemoteFile, download_file
 from show_attend_tell.cli.main import main
-from show_attend_tell.runtime.errors import DownloadError
+from show_attend_tell.runtime.errors import DataError
 from show_attend_tell.runtime.files import locked
 
 CONTENT = bytes(range(256)) * 4096  # 1 MiB
@@ -99,7 +99,7 @@ def test_a_dropped_connection_is_one_line_and_the_next_run_resumes(
     server.drops, server.sends_length = [300_000, 1], sends_length
     server.ranges = ranges
     for _ in range(2):
-        with refused(DownloadError, "run the command again to re"):
+        with refused(DataError, "run the command again to re"):
             download_file(remote(server), tmp_path)
         assert names(tmp_path) == ["file.zip.part"]
     assert download_file(remote(server), tmp_path).read_bytes() == CONTENT
@@ -119,7 +119,7 @@ def test_a_second_process_is_refused_and_leaves_the_part_as_it_is(server, tmp_pa
     lock = tmp_path / ".file.zip.lock"
     with (
         locked(lock, KeyError()),
-        pytest.raises(DownloadError, match="another process"),
+        pytest.raises(DataError, match="another process"),
     ):
         download_file(remote(server), tmp_path)
     assert (tmp_path / "file.zip.part").read_bytes() == CONTENT[:10]
@@ -149,7 +149,7 @@ def test_a_wrong_response_is_one_line_and_leaves_or_deletes_the_part(
 ):
     (tmp_path / "file.zip.part").write_bytes(CONTENT[:10])
     vars(server).update(changes)
-    with refused(DownloadError, message):
+    with refused(DataError, message):
         download_file(remote(server), tmp_path)
     assert [path.read_bytes() for path in tmp_path.iterdir()] == part
     assert len(server.starts) == requests
@@ -162,10 +162,10 @@ def test_a_busy_server_is_requested_again(server, tmp_path):
 
 def test_an_existing_file_is_not_overwritten(server, tmp_path):
     (tmp_path / "file.zip").write_bytes(b"mine")
-    with refused(DownloadError, "remove the file to download it again"):
+    with refused(DataError, "remove the file to download it again"):
         download_file(remote(server), tmp_path)
     assert (tmp_path / "file.zip").read_bytes() == b"mine"
-    with refused(DownloadError, "cannot be written"):
+    with refused(DataError, "cannot be written"):
         download_file(remote(server), tmp_path / "file.zip")
 
 
@@ -175,7 +175,7 @@ def test_download_writes_every_file_of_a_source_if_the_disk_has_room(
     monkeypatch.setitem(download.FILES, "coco", (remote(server),))
     with monkeypatch.context() as patch:
         patch.setattr(disk, "free_bytes", lambda folder: 10)
-        with refused(DownloadError, r"need 1\.05MB of .*10\.0B free"):
+        with refused(DataError, r"need 1\.05MB of .*10\.0B free"):
             download.download("coco", tmp_path)
     assert server.starts == []
     assert download.download("coco", tmp_path) == [tmp_path / "file.zip"]
@@ -183,7 +183,7 @@ def test_download_writes_every_file_of_a_source_if_the_disk_has_room(
 
 @pytest.mark.parametrize("source", ["folder", "scenes", "imagenet"])
 def test_a_source_without_downloads_is_refused(tmp_path, source):
-    with refused(DownloadError, r"must be one of \['coco', 'flickr30k', 'flickr8k'\]"):
+    with refused(DataError, r"must be one of \['coco', 'flickr30k', 'flickr8k'\]"):
         download.download(source, tmp_path)
 
 
@@ -197,7 +197,7 @@ def test_the_files_of_coco_are_those_of_its_reader():
 def test_a_file_of_unknown_size_is_resumed_by_the_servers_size(server, tmp_path):
     server.drops = [300_000]
     unknown = remote(server, size=None)
-    with refused(DownloadError, "run the command again to re"):
+    with refused(DataError, "run the command again to re"):
         download_file(unknown, tmp_path)
     assert download_file(unknown, tmp_path).read_bytes() == CONTENT
     assert server.starts == [0, 262_144]
@@ -213,7 +213,7 @@ def test_a_complete_part_of_unknown_size_gets_its_name(server, tmp_path):
 def test_a_file_of_another_md5_is_deleted(server, tmp_path):
     right = hashlib.md5(CONTENT, usedforsecurity=False).hexdigest()
     wrong = remote(server, None, None)._replace(md5="0" * 32)
-    with refused(DownloadError, f"MD5 must be 0+. Received: {right}; deleted"):
+    with refused(DataError, f"MD5 must be 0+. Received: {right}; deleted"):
         download_file(wrong, tmp_path)
     assert names(tmp_path) == []
     assert download_file(wrong._replace(md5=right), tmp_path).exists()
@@ -221,7 +221,7 @@ def test_a_file_of_another_md5_is_deleted(server, tmp_path):
 
 def test_a_disk_is_compared_with_the_servers_size(server, tmp_path, monkeypatch):
     monkeypatch.setattr(disk, "free_bytes", lambda folder: 10)
-    with refused(DownloadError, r"need 1\.05MB of .*10\.0B free"):
+    with refused(DataError, r"need 1\.05MB of .*10\.0B free"):
         download_file(remote(server, size=None), tmp_path)
     assert names(tmp_path) == []
 
@@ -298,7 +298,7 @@ def test_archives_of_another_content_are_refused_and_kept(
     flickr8k, tmp_path, monkeypatch, expected, message
 ):
     monkeypatch.setitem(download.COUNTS, "flickr8k", expected)
-    with refused(DownloadError, message):
+    with refused(DataError, message):
         download.download("flickr8k", tmp_path / "data")
     assert names(tmp_path / "data") == sorted(flickr8k)
 
@@ -306,7 +306,7 @@ def test_archives_of_another_content_are_refused_and_kept(
 def test_without_a_text_file_its_captions_are_missing(server, flickr8k, tmp_path):
     make_zip(tmp_path / "texts.zip", {"readme.txt": "nothing"})
     server.files["Flickr8k_text.zip"] = (tmp_path / "texts.zip").read_bytes()
-    with refused(DownloadError, "must hold 10 captions. Received: 0; 2 photos in Fli"):
+    with refused(DataError, "must hold 10 captions. Received: 0; 2 photos in Fli"):
         download.download("flickr8k", tmp_path / "data")
 
 

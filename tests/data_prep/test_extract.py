@@ -19,7 +19,7 @@ from show_attend_tell.data.features import FeatureReader
 from show_attend_tell.data.manifest import Photo
 from show_attend_tell.data.preprocessing import load_photo
 from show_attend_tell.models.encoder.network import Encoder
-from show_attend_tell.runtime.errors import FeatureError
+from show_attend_tell.runtime.errors import DataError
 
 SIDE = 16
 ROWS = 64  # of a shard, so that few photos have two
@@ -139,7 +139,7 @@ def test_unreadable_photos_are_reported_and_the_others_extracted(report):
 
 
 def test_an_unknown_split_and_an_absent_file_of_weights_are_refused(tmp_path, work):
-    with pytest.raises(FeatureError, match=r"which has \['train', 'val'\]"):
+    with pytest.raises(DataError, match=r"which has \['train', 'val'\]"):
         run(work, mirror_splits=["test"])
     with pytest.raises(ValueError, match="a file that exists"):
         run(work, encoder_weights=tmp_path / "absent.safetensors")
@@ -186,7 +186,7 @@ def test_without_a_readable_photo_nothing_is_written(tmp_path):
     prepare(tmp_path)
     come_back = photos_away(tmp_path)
     for options in ({}, {"overwrite": True}):
-        with pytest.raises(FeatureError, match="none of 79 photos can be read") as e:
+        with pytest.raises(DataError, match="none of 79 photos can be read") as e:
             run(tmp_path, **options)
         assert "\n" not in str(e.value)
         assert "photos/0.png: no such photo" in str(e.value)
@@ -200,10 +200,10 @@ def test_overwriting_keeps_features_whose_photos_are_absent(tmp_path, work, repo
     path = tmp_path / "tiny" / f"{NAME}.h5"
     before = path.read_bytes()
     (tmp_path / "tiny" / "photos" / "0.png").unlink()
-    with pytest.raises(FeatureError, match="features of 1 photo whose files are abs"):
+    with pytest.raises(DataError, match="features of 1 photo whose files are abs"):
         run(tmp_path, mirror=True, overwrite=True)
     photos_away(tmp_path)
-    with pytest.raises(FeatureError, match="none of 79 photos can be read"):
+    with pytest.raises(DataError, match="none of 79 photos can be read"):
         run(tmp_path, mirror=True, overwrite=True)
     assert path.read_bytes() == before
     assert run(tmp_path)[0].extracted == 0  # not needed for features that are present
@@ -263,7 +263,7 @@ def test_features_without_any_photo_are_extracted_when_the_photos_are_back(tmp_p
             writer.part(number).write(features, ["no such photo"] * rows)
         writer.finish()
     come_back = photos_away(tmp_path)
-    with pytest.raises(FeatureError, match=f"none of {count} photos can be read"):
+    with pytest.raises(DataError, match=f"none of {count} photos can be read"):
         run(tmp_path)
     come_back()
     assert run(tmp_path)[0].extracted == count - 2
@@ -272,9 +272,7 @@ def test_features_without_any_photo_are_extracted_when_the_photos_are_back(tmp_p
 def test_features_that_are_a_folder_of_shards_are_not_extracted_again(tmp_path):
     prepare(tmp_path)
     (tmp_path / "tiny" / f"{NAME}.shards").mkdir()
-    with pytest.raises(
-        FeatureError, match=r"run `show-attend-tell convert .*\.shards`"
-    ):
+    with pytest.raises(DataError, match=r"run `show-attend-tell convert .*\.shards`"):
         run(tmp_path)
     assert not list((tmp_path / "tiny").glob("*.h5"))
 

@@ -22,7 +22,7 @@ from made_up_features import (
 from new_process import python
 
 from show_attend_tell.data.features import FeatureReader
-from show_attend_tell.runtime.errors import FeatureError
+from show_attend_tell.runtime.errors import DataError
 
 TESTS = Path(__file__).parents[1]
 CHILD = f"""
@@ -78,7 +78,7 @@ def test_a_killed_writer_is_resumed_to_the_same_bytes(path, uninterrupted, call,
     assert child.returncode == -signal.SIGKILL, child.stderr
     done = max(0, call - 2 + after)
     if done <= 3:
-        with pytest.raises(FeatureError, match="extraction again to continue|no such"):
+        with pytest.raises(DataError, match="extraction again to continue|no such"):
             FeatureReader(path)
     assert write(path) == list(range(done, 3))
     assert path.read_bytes() == uninterrupted
@@ -100,9 +100,9 @@ def test_rows_are_read_in_any_order_and_with_h5py_alone(path):
     with FeatureReader(path, IDENTITY) as reader:
         for row in [0, ROWS, 1, COUNT - 1, 2]:
             np.testing.assert_array_equal(reader.read([row])[0], VALUES[row])
-        with pytest.raises(FeatureError, match=rf"{UNREADABLE}\.jpg.*cut short"):
+        with pytest.raises(DataError, match=rf"{UNREADABLE}\.jpg.*cut short"):
             reader.read([UNREADABLE])
-    with pytest.raises(FeatureError, match="closed"):
+    with pytest.raises(DataError, match="closed"):
         reader.read([0])
     # The line of docs/datasets.md for other programs.
     script = "import sys, h5py, hdf5plugin; f = h5py.File(sys.argv[1])['features']; "
@@ -117,9 +117,9 @@ def test_a_finished_file_is_kept_and_of_another_encoder_refused_or_overwritten(
     write(path)
     assert write(path) == []
     assert path.read_bytes() == uninterrupted
-    with pytest.raises(FeatureError, match=r"VGG19 instead of other.*--overwrite"):
+    with pytest.raises(DataError, match=r"VGG19 instead of other.*--overwrite"):
         write(path, identity=OTHER)
-    with pytest.raises(FeatureError, match="other photos"):
+    with pytest.raises(DataError, match="other photos"):
         Writer(path, IDENTITY, ["a.jpg"]).__enter__()
     assert write(path, identity=OTHER, overwrite=True) == [0, 1, 2]
     FeatureReader(path, OTHER).close()
@@ -135,7 +135,7 @@ def test_a_finished_file_is_kept_and_of_another_encoder_refused_or_overwritten(
 )
 def test_a_file_begun_with_other_settings_is_refused(path, identity, ids, reason):
     write(path, [0], finish=False)
-    with pytest.raises(FeatureError, match=reason):
+    with pytest.raises(DataError, match=reason):
         Writer(path, identity, ids).__enter__()
     with Writer(path, identity, ids, overwrite=True) as writer:
         assert writer.missing == [0, 1, 2]
@@ -148,9 +148,7 @@ def test_a_file_begun_with_other_settings_is_refused(path, identity, ids, reason
 def test_a_malformed_header_is_refused(path, text):
     write(path, [0], finish=False)
     parts_of(path).joinpath("header.json").write_bytes(text)
-    with pytest.raises(
-        FeatureError, match=r"header\.json: cannot be read .*--overwrite"
-    ):
+    with pytest.raises(DataError, match=r"header\.json: cannot be read .*--overwrite"):
         write(path)
 
 
@@ -169,7 +167,7 @@ def test_two_extractions_into_one_file_are_refused(path):
     write(path)
     with (
         Writer(path, IDENTITY, IDS),
-        pytest.raises(FeatureError, match="another extraction"),
+        pytest.raises(DataError, match="another extraction"),
     ):
         Writer(path, IDENTITY, IDS, overwrite=True).__enter__()
     assert write(path) == []
@@ -179,7 +177,7 @@ def test_two_extractions_into_one_file_are_refused(path):
 def test_features_that_are_not_finite_are_refused(path, value):
     values = VALUES.copy()
     values[7, 2, 0] = value
-    with pytest.raises(FeatureError, match=r"photo 'photo é 7\.jpg' must be finite"):
+    with pytest.raises(DataError, match=r"photo 'photo é 7\.jpg' must be finite"):
         write(path, values=values)
     files = parts_of(path).iterdir()
     assert [file.name for file in files] == ["header.json"]
@@ -197,11 +195,11 @@ def test_maps_that_are_mostly_zeros_take_a_quarter_at_most(path, rng):
 
 FULL = """
 import resource
-from show_attend_tell.runtime.errors import FeatureError
+from show_attend_tell.runtime.errors import DataError
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
 try:
     write(Path(sys.argv[1]))
-except FeatureError as error:
+except DataError as error:
     sys.exit(str(error))
 """
 
@@ -236,7 +234,7 @@ def test_a_damaged_chunk_is_found(path):
     flip_a_bit(path, 5)
     with FeatureReader(path) as reader:
         damage = r" 5\.jpg': cannot be read .*checksum.*; run `features --overwrite`"
-        with pytest.raises(FeatureError, match=damage):
+        with pytest.raises(DataError, match=damage):
             reader.read([5])
         assert reader.read([4, 6]).shape == (2, 6, 4)
 
@@ -253,7 +251,7 @@ def test_a_damaged_part_is_refused_by_name_at_the_end(path, damage, reason):
     write(path, finish=False)
     damage(parts_of(path) / "000000.h5")
     message = rf"000000\.h5: cannot be read \(.*{reason}.*\); delete it"
-    with pytest.raises(FeatureError, match=message):
+    with pytest.raises(DataError, match=message):
         write(path)
     (parts_of(path) / "000000.h5").unlink()
     assert write(path) == [0]

@@ -13,7 +13,7 @@ from made_up_features import COUNT, IDENTITY, IDS, PROBLEMS, ROWS, write
 from data_prep.join_shards import is_shards_folder, join_shards
 from show_attend_tell.cli.convert import convert
 from show_attend_tell.data.features import FeatureReader
-from show_attend_tell.runtime.errors import FeatureError, ModelFileError
+from show_attend_tell.runtime.errors import DataError, ModelFileError
 
 
 @pytest.fixture
@@ -45,12 +45,12 @@ def test_the_joined_file_is_what_an_extraction_writes(shards, tmp_path):
     assert path == tmp_path / "features.h5"
     assert path.read_bytes() == expected.read_bytes()
     assert len(list(shards.glob("0*.h5"))) == 3  # the folder stays
-    with pytest.raises(FeatureError, match="already present; delete it"):
+    with pytest.raises(DataError, match="already present; delete it"):
         join_shards(shards)
 
 
 def test_a_reader_names_the_remedy(shards):
-    with pytest.raises(FeatureError, match=r"0\.3 wrote it; run .*convert .*\.shards"):
+    with pytest.raises(DataError, match=r"0\.3 wrote it; run .*convert .*\.shards"):
         FeatureReader(shards.with_suffix(".h5"))
 
 
@@ -72,7 +72,7 @@ def test_a_reader_names_the_remedy(shards):
 )
 def test_an_incomplete_or_damaged_folder_is_one_line(shards, damage, reason):
     damage(shards)
-    with pytest.raises(FeatureError, match=reason) as error:
+    with pytest.raises(DataError, match=reason) as error:
         join_shards(shards)
     assert "\n" not in str(error.value)
     assert not shards.with_suffix(".h5").exists()

@@ -25,7 +25,7 @@ from show_attend_tell.config.settings import DataSettings
 from show_attend_tell.data import manifest
 from show_attend_tell.data.splits import vocabulary_path
 from show_attend_tell.data.vocabulary import SPECIAL, Vocabulary
-from show_attend_tell.runtime.errors import DataError, ManifestError, VocabularyError
+from show_attend_tell.runtime.errors import DataError
 from show_attend_tell.runtime.files import locked
 
 REAL = Path(__file__).resolve().parents[3] / "shared" / "data" / "flickr8k"
@@ -129,7 +129,7 @@ def test_the_vocabulary_of_several_sets_has_the_training_captions_of_all(
     prepare_flickr8k, tmp_path
 ):
     also, work = {"more": 1}, tmp_path / "work"
-    with pytest.raises(ManifestError, match=r"more/manifest\.jsonl: no such manifest"):
+    with pytest.raises(DataError, match=r"more/manifest\.jsonl: no such manifest"):
         prepare_flickr8k(also=also)
     assert not list(work.rglob("vocabulary*"))
     photos = [
@@ -268,7 +268,7 @@ def test_captions_that_are_one_word_are_noted_with_the_remedy(tmp_path, captions
 
 
 def test_too_rare_words_of_a_language_without_spaces_have_their_remedy(tmp_path):
-    with refused(VocabularyError, "separate the words by spaces first"):
+    with refused(DataError, "separate the words by spaces first"):
         prepare_folder(tmp_path, ["一只狗在跑。", "两个男人在跑"], min_count=2)
 
 

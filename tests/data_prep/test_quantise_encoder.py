@@ -14,7 +14,7 @@ from show_attend_tell.models.encoder.network import Encoder
 from show_attend_tell.models.encoder.weights import save_weights
 from show_attend_tell.reference import encoder_file
 from show_attend_tell.reference.encoder import PACKAGED_WEIGHTS, read_weights
-from show_attend_tell.runtime.errors import EncoderError
+from show_attend_tell.runtime.errors import ModelFileError
 from show_attend_tell.runtime.quantisation import dequantise, quantise
 
 VGG = EncoderSettings("VGG16", "block5_conv3", "imagenet_8bit", 32, "squash")
@@ -56,16 +56,16 @@ def test_a_damaged_file_is_refused_in_one_line(tmp_path, damage, monkeypatch):
         file.write_bytes(changed)
     elif damage == "cut":
         file.write_bytes(content[:-1000])
-    with refused(EncoderError, "install the package again") as caught:
+    with refused(ModelFileError, "install the package again") as caught:
         read_weights(file, "VGG16")
     assert str(file) in str(caught.value)
 
 
 def test_other_networks_and_weights_that_float16_would_round_are_refused():
-    with refused(EncoderError, "of VGG19 must be imagenet, none or a file"):
+    with refused(ModelFileError, "of VGG19 must be imagenet, none or a file"):
         Encoder(dataclasses.replace(VGG, network="VGG19", layer="block5_conv4"))
     network = keras.applications.VGG16(include_top=False, weights=None)
-    with refused(EncoderError, "block1_conv1: .*exact in float16"):
+    with refused(ModelFileError, "block1_conv1: .*exact in float16"):
         quantised_arrays(network)
 
 

@@ -6,7 +6,7 @@ import pytest
 from refusals import refused
 
 from show_attend_tell.evaluation.coco_results import read_captions
-from show_attend_tell.runtime.errors import ResultsFileError
+from show_attend_tell.runtime.errors import EvaluationError
 
 CAPTIONS = {"1": "a dog", "2": "un café"}
 COCO = [{"image_id": 2, "caption": "un café"}, {"image_id": 1, "caption": "a dog"}]
@@ -40,7 +40,7 @@ def test_a_number_matches_a_coco_file_name(write):
     assert read_captions(write(rows), photos) == expected
     mixed = {photos[0]: "a", "123456": "b"}
     assert read_captions(write(mixed), photos) == expected
-    with refused(ResultsFileError, "1 photos captioned more than once"):
+    with refused(EvaluationError, "1 photos captioned more than once"):
         read_captions(write({**mixed, "42": "b"}), photos)
 
 
@@ -68,8 +68,8 @@ def test_a_number_matches_a_coco_file_name(write):
     ],
 )
 def test_an_absent_or_malformed_file_is_a_one_line_error(write, content, message):
-    with refused(ResultsFileError, "nowhere.json: cannot be read"):
+    with refused(EvaluationError, "nowhere.json: cannot be read"):
         read_captions("nowhere.json", ["1"])
-    with refused(ResultsFileError, message) as caught:
+    with refused(EvaluationError, message) as caught:
         read_captions(write(content), ["1", "2"])
     assert "captions.json" in str(caught.value)

@@ -21,7 +21,7 @@ from show_attend_tell.evaluation.comparison import (
 )
 from show_attend_tell.evaluation.metrics import bootstrap
 from show_attend_tell.evaluation.metrics.scoring import score
-from show_attend_tell.runtime.errors import EvaluationError, ResultsFileError
+from show_attend_tell.runtime.errors import EvaluationError
 
 METRICS = ("BLEU-1", "BLEU-4", "CIDEr")
 PHOTOS = 40
@@ -66,8 +66,8 @@ class Runs:
     def rows(self, *names):
         return [(row.label, row.seeds) for row in self.compare(*names).rows]
 
-    def refusal(self, *names, error=EvaluationError, **changes):
-        return refusal(error, self.compare, *names, **changes)
+    def refusal(self, *names, **changes):
+        return refusal(EvaluationError, self.compare, *names, **changes)
 
     def scores(self, name, file="scores.json"):
         return json.loads((self.folder / name / file).read_text())
@@ -218,7 +218,7 @@ def test_runs_that_cannot_be_compared_are_one_line(four):
     four.add("fewer", 0.1, photos=30)
     assert "Received: 30 of 'made-up'" in four.refusal("bad", "fewer")
     four.change("good-seed-1", split="test")
-    four.refusal("good-seed-1", error=ResultsFileError)  # no captions of test
+    four.refusal("good-seed-1")  # no captions of test
     (four.folder / "good-seed-1" / "captions-val.json").rename(
         four.folder / "good-seed-1" / "captions-test.json"
     )

@@ -27,9 +27,8 @@ from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.generator import Generator
 from show_attend_tell.models.saving import load_captioner, load_generator
 from show_attend_tell.runtime.errors import (
-    FeatureError,
-    ManifestError,
-    MetricsError,
+    DataError,
+    EvaluationError,
     ModelFileError,
 )
 
@@ -195,10 +194,10 @@ def test_captions_are_saved_before_they_are_scored(place, compiled, monkeypatch)
 
     def fail(*arguments):
         assert len(place.saved("captions-val.json")) == 4
-        raise MetricsError("the scorer broke")
+        raise EvaluationError("the scorer broke")
 
     monkeypatch.setattr(evaluation_report, "score", fail)
-    with pytest.raises(MetricsError, match="the scorer broke"):
+    with pytest.raises(EvaluationError, match="the scorer broke"):
         place.evaluate()
     assert not (place.run / "scores.json").exists()
 
@@ -364,15 +363,15 @@ def test_samples_of_photos_do_not_depend_on_their_batches(original, compiled):
 
 def test_files_that_do_not_fit_and_wrong_settings_are_one_line(place):
     file = place.run / "captions-val.json"
-    with refused(ManifestError, "split 'test' has no photo"):
+    with refused(DataError, "split 'test' has no photo"):
         place.evaluate(split="test")
-    with refused(ManifestError, "split 'test' has no photo"):
+    with refused(DataError, "split 'test' has no photo"):
         score_file(file, EXPERIMENT, place.work, "test", "simple")
     with refused(ValueError, "`beam` must be at least 1"):
         place.evaluate(beam=0)
     with edited(feature_path(place.data, EXPERIMENT.encoder)) as features:
         features.attrs["identity"] = json.dumps({**IDENTITY, "weights_digest": "1"})
-    with refused(FeatureError, "another encoder: weights_digest"):
+    with refused(DataError, "another encoder: weights_digest"):
         place.evaluate()
     (place.run / "model.safetensors").unlink()
     with refused(ModelFileError, "model.safetensors: "):

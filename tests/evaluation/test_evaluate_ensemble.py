@@ -8,7 +8,7 @@ from refusals import refused
 from tiny_evaluation import EXPERIMENT, IDENTITY, edited, make_place
 
 from show_attend_tell.data.features import feature_path
-from show_attend_tell.runtime.errors import FeatureError
+from show_attend_tell.runtime.errors import DataError
 
 pytestmark = pytest.mark.usefixtures("no_java")
 
@@ -51,7 +51,7 @@ def test_absent_mirrored_features_are_named_in_one_line(place):
     path = feature_path(place.data, EXPERIMENT.encoder, "val")
     moved = path.rename(path.with_suffix(".away"))
     try:
-        with refused(FeatureError, r"mirror-val\.h5.*--mirror-split val"):
+        with refused(DataError, r"mirror-val\.h5.*--mirror-split val"):
             place.evaluate(mirror=True)
     finally:
         moved.rename(path)

@@ -18,7 +18,7 @@ from show_attend_tell.inference.gallery import write_gallery
 from show_attend_tell.inference.pipeline import CaptioningPipeline
 from show_attend_tell.inference.request import CaptionRequest
 from show_attend_tell.inference.result import DOUBTFUL, Failure, as_sentence
-from show_attend_tell.runtime.errors import CaptionError, OutputFileError
+from show_attend_tell.runtime.errors import CaptionError
 
 NAMES = ["a b.png", "z.png", "nested/été.jpg", "nested/花.webp"]
 
@@ -96,7 +96,7 @@ def test_a_csv_of_version_0_1_is_neither_lost_nor_repeated(pipeline, folder, tmp
     caption_into_file(pipeline, [folder], out)
     out.with_suffix(".jsonl").unlink()  # version 0.1 wrote the CSV alone
     before = out.read_bytes()
-    with pytest.raises(OutputFileError, match="made from captions.jsonl beside it"):
+    with pytest.raises(CaptionError, match="made from captions.jsonl beside it"):
         caption_into_file(pipeline, [folder], out)
     assert out.read_bytes() == before
 

@@ -22,7 +22,7 @@ from show_attend_tell.models.pretrained import NAMES
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import (
     CaptionError,
-    EncoderError,
+    ModelFileError,
 )
 
 
@@ -115,10 +115,10 @@ def test_a_model_of_other_imagenet_weights_keeps_them(packaged, tmp_path, monkey
 
     def record(settings):
         asked.append(settings.weights)
-        raise EncoderError("no network")
+        raise ModelFileError("no network")
 
     monkeypatch.setattr(network, "Encoder", record)
-    with pytest.raises(EncoderError):
+    with pytest.raises(ModelFileError):
         load(model)
     assert asked == ["imagenet"]
     monkeypatch.undo()

@@ -19,7 +19,7 @@ from show_attend_tell.inference.journal import ENCODING, FIELDS, Journal, captio
 from show_attend_tell.inference.result import Failure
 from show_attend_tell.inference.table import exiftool_table, require_replaceable
 from show_attend_tell.inference.table import table as csv_of
-from show_attend_tell.runtime.errors import OutputFileError
+from show_attend_tell.runtime.errors import CaptionError
 
 MADE_BY = "model.safetensors 0123456789ab, beam 3"
 NAMES = ["a b.jpg", "été.jpg", 'say "hi", twice.jpg', "two\nlines.jpg", "\udcff.jpg"]
@@ -239,7 +239,7 @@ def test_rows_that_are_removed_leave_with_replaced_ones(path, photos):
 )
 def test_a_file_of_something_else_is_refused_and_left_as_it_is(path, content):
     path.write_text(content)
-    with refused(OutputFileError, "name another file") as caught:
+    with refused(CaptionError, "name another file") as caught:
         Journal(path, MADE_BY)
     assert len(str(caught.value)) < 1000
     assert path.read_text() == content
@@ -262,7 +262,7 @@ def test_any_row_is_read_or_refused(tmp_path_factory, values):
         with Journal(path, MADE_BY) as journal:
             (row,) = journal.rows
             (path.with_suffix(".csv")).write_bytes(csv_of(journal.rows))
-    except OutputFileError:
+    except CaptionError:
         return
     assert all(isinstance(row[key], str) for key in ("path", "caption", "made_by"))
 
@@ -296,7 +296,7 @@ def test_every_file_name_comes_back_from_every_format(tmp_path_factory, found):
 def test_a_second_writer_is_refused(path):
     with (
         Journal(path, MADE_BY),
-        pytest.raises(OutputFileError, match="another process is writing it"),
+        pytest.raises(CaptionError, match="another process is writing it"),
     ):
         Journal(path, MADE_BY)
     assert write(path, []) == []
@@ -304,9 +304,7 @@ def test_a_second_writer_is_refused(path):
 
 def test_captions_of_another_model_are_not_mixed_in(path):
     write(path, NAMES)
-    with pytest.raises(
-        OutputFileError, match="by model.safeten.* .*, and not by other"
-    ):
+    with pytest.raises(CaptionError, match="by model.safeten.* .*, and not by other"):
         write(path, [], "other")
 
 
@@ -323,7 +321,7 @@ def test_no_other_kind_of_file_is_opened(path, kind, ending):
     read = partial(Journal, path, MADE_BY)
     if ending == ".csv":
         read = partial(require_replaceable, path, [])
-    with pytest.raises(OutputFileError, match="name another file"):
+    with pytest.raises(CaptionError, match="name another file"):
         read()
 
 
@@ -341,7 +339,7 @@ def test_a_full_disk_keeps_whole_rows_and_the_run_continues(path):
         message = f"^{path}: cannot be written: File too large; free space and [^\n]*$"
         with Journal(path, MADE_BY) as journal, files_of_at_most(size):
             rest = wanted[len(journal.rows) :]
-            with pytest.raises(OutputFileError, match=message):
+            with pytest.raises(CaptionError, match=message):
                 append_all(journal, rest)
         content = path.read_bytes()
         assert len(content) <= size < len(content) + 3 * 200
@@ -366,7 +364,7 @@ def test_a_full_disk_keeps_whole_rows_and_the_run_continues(path):
 def test_a_table_with_other_lines_is_not_replaced(path, rows, content):
     table = path.with_suffix(".csv")
     table.write_text(content)
-    with pytest.raises(OutputFileError, match="not in rows.jsonl.*; name another file"):
+    with pytest.raises(CaptionError, match="not in rows.jsonl.*; name another file"):
         require_replaceable(table, write(path, rows))
     assert table.read_text() == content
 
@@ -375,7 +373,7 @@ def test_a_caption_that_a_person_changed_in_a_table_is_not_replaced(path):
     table = path.with_suffix(".csv")
     rows = write(path, NAMES)
     table.write_bytes(csv_of(rows).replace(b"A red circle.", b"The moon.", 1))
-    with pytest.raises(OutputFileError, match="not in rows.jsonl"):
+    with pytest.raises(CaptionError, match="not in rows.jsonl"):
         require_replaceable(table, rows)
 
 

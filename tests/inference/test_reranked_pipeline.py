@@ -20,7 +20,6 @@ from show_attend_tell.runtime.errors import (
     CaptionError,
     ConfigError,
     ModelFileError,
-    OutputFileError,
 )
 from show_attend_tell.training import reranking
 
@@ -86,7 +85,7 @@ def test_captions_of_both_orders_are_not_mixed_in_a_file(
     out = tmp_path / "captions.jsonl"
     caption_into_file(reranked, [photos], out, CaptionRequest())
     assert "reranker.safetensors" in made_by(reranked, CaptionRequest())
-    with pytest.raises(OutputFileError):
+    with pytest.raises(CaptionError):
         caption_into_file(pipeline, [photos], out, CaptionRequest())
     with pytest.raises(CaptionError, match="needs a calibration"):
         list(reranked.caption_photos([photos], CaptionRequest(min_confidence=0.5)))

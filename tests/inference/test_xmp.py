@@ -7,7 +7,7 @@ from lxml import etree
 from refusals import refused
 
 from show_attend_tell.inference.xmp import MAX_BYTES, XmpPacket
-from show_attend_tell.runtime.errors import MetadataError
+from show_attend_tell.runtime.errors import CaptionError
 
 MADE_BY = "flickr8k.safetensors 0123456789ab, beam 5"
 PACKET = """<?xml version="1.0" encoding="UTF-8"?>
@@ -158,7 +158,7 @@ ENTITIES = [
     ],
 )
 def test_entities_and_other_content_are_refused_in_one_line(content):
-    with refused(MetadataError) as caught:
+    with refused(CaptionError) as caught:
         XmpPacket(content)
     assert len(str(caught.value)) < 200
 
@@ -184,5 +184,5 @@ def test_the_first_of_several_parts_is_read_but_not_changed():
     attributes = f"xmlns:n='{NOTE}' n:HasExtendedXMP='A'"
     words = "<dc:description>Rex</dc:description>"
     assert XmpPacket(packet(words, attributes)).words() == "Rex"
-    with pytest.raises(MetadataError, match="several parts"):
+    with pytest.raises(CaptionError, match="several parts"):
         XmpPacket(packet(attributes=attributes)).set_caption("A dog.", "m")

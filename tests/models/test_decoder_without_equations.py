@@ -14,7 +14,7 @@ from show_attend_tell.inference.pipeline import load
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.reference.model_file import EQUATIONS
-from show_attend_tell.runtime.errors import MissingEquationsError
+from show_attend_tell.runtime.errors import ModelFileError
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_keras_captions_and_one_line_names_the_file_to_write(model_file, caplog)
 
 
 def test_the_engine_of_numpy_is_refused_with_the_same_line(model_file):
-    line = refusal(MissingEquationsError, load, model_file, engine="reference")
+    line = refusal(ModelFileError, load, model_file, engine="reference")
     assert line.startswith(f"{model_file}: its decoder 'lstm' has no equations")
     assert "show_attend_tell/reference/lstm.py" in line
 

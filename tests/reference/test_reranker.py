@@ -26,7 +26,7 @@ from show_attend_tell.reference.reranker import (
     load_reranker,
     save_reranker,
 )
-from show_attend_tell.runtime.errors import ManifestError, ModelFileError
+from show_attend_tell.runtime.errors import DataError, ModelFileError
 from show_attend_tell.training import reranking
 from show_attend_tell.training.reranking import GAMMA, LAMBDA, fit
 
@@ -177,7 +177,7 @@ def test_equal_photos_can_be_fitted(photos, captions):
 @pytest.mark.parametrize("count", [1, 2, 4, PHOTOS])
 @pytest.mark.parametrize("caption", [[4], [4, 5, 6, 7, 8], [UNKNOWN]])
 def test_captions_that_are_all_equal_are_refused_in_one_line(photos, caption, count):
-    with refused(ManifestError, "n-grams"):
+    with refused(DataError, "n-grams"):
         fit(photos[:count], [[caption]] * count, tiny.WORDS, IDENTITY)
 
 

@@ -12,7 +12,7 @@ from full_disk import files_of_at_most
 from refusals import refused
 
 from show_attend_tell.runtime import files
-from show_attend_tell.runtime.errors import RunError
+from show_attend_tell.runtime.errors import TrainingError
 from show_attend_tell.runtime.files import (
     atomic_path,
     atomic_write,
@@ -175,8 +175,8 @@ def test_a_file_system_without_locks_is_named_and_nothing_written(
         raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr("fcntl.flock", flock)
-    taken, written = RunError("taken"), []
-    with refused(RunError, "has no file locks .* choose a folder on a local disk"):
+    taken, written = TrainingError("taken"), []
+    with refused(TrainingError, "has no file locks .* choose a folder on a local disk"):
         with locked(tmp_path / "x.lock", taken):
             written.append(1)
     assert not written

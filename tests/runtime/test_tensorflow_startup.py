@@ -11,7 +11,7 @@ from refusals import refused
 
 from show_attend_tell.cli import doctor
 from show_attend_tell.runtime import tensorflow_startup
-from show_attend_tell.runtime.errors import BackendError
+from show_attend_tell.runtime.errors import SetupError
 
 
 def test_standard_error_is_suppressed_unless_the_body_raises(capfd):
@@ -86,17 +86,17 @@ def test_another_backend_of_keras_is_refused(monkeypatch):
     monkeypatch.setenv("KERAS_BACKEND", "tensorflow")
     tensorflow_startup.start_keras()
     monkeypatch.setenv("KERAS_BACKEND", "jax")
-    with pytest.raises(BackendError, match=message):
+    with pytest.raises(SetupError, match=message):
         tensorflow_startup.start_keras()
     monkeypatch.delenv("KERAS_BACKEND")
     monkeypatch.setattr("keras.backend.backend", lambda: "jax")  # as from keras.json
-    with pytest.raises(BackendError, match=message):
+    with pytest.raises(SetupError, match=message):
         tensorflow_startup.start_keras()
 
 
 def test_a_backend_that_cannot_be_imported_is_refused_in_one_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "keras", None)
-    with refused(BackendError, "keras is not installed"):
+    with refused(SetupError, "keras is not installed"):
         tensorflow_startup.start_keras()
 
 
@@ -131,7 +131,7 @@ def test_keras_json_decides_nothing(tmp_path):
 def test_a_keras_json_that_keras_refuses_is_named_in_one_line(tmp_path, content):
     done = python("-c", STARTED, env=write_keras_file(tmp_path, content), check=False)
     last = done.stderr.strip().splitlines()[-1]
-    assert "BackendError: TensorFlow and Keras cannot be imported" in last
+    assert "SetupError: TensorFlow and Keras cannot be imported" in last
     assert last.endswith(f"or delete {tmp_path / 'keras.json'}")
 
 
@@ -141,7 +141,7 @@ def test_a_process_that_imported_keras_with_other_settings_is_refused(monkeypatc
     for name, value in (("floatx", "float16"), ("image_data_format", "channels_first")):
         with monkeypatch.context() as patch:
             patch.setattr(f"keras.config.{name}", lambda value=value: value)
-            with refused(BackendError, f"Keras' {name} must be .* Received: {value}"):
+            with refused(SetupError, f"Keras' {name} must be .* Received: {value}"):
                 tensorflow_startup.start_keras()
 
 

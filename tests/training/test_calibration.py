@@ -35,9 +35,8 @@ from show_attend_tell.inference.result import confidence_word, is_below
 from show_attend_tell.models.encoder.network import Encoder
 from show_attend_tell.reference.reranker import save_reranker
 from show_attend_tell.runtime.errors import (
-    CalibrationError,
     CaptionError,
-    OutputFileError,
+    ModelFileError,
 )
 from show_attend_tell.training.calibration import calibrate
 from show_attend_tell.training.reranking import fit_reranker
@@ -150,7 +149,7 @@ def test_another_minimum_is_not_mixed_into_the_same_file(prepared, pipeline):
     out, photo = prepared / "mixed.jsonl", prepared / "made-up" / "photo-00.png"
     request = CaptionRequest(min_confidence=1e-6)
     caption_into_file(pipeline, [photo], out, request)
-    with pytest.raises(OutputFileError, match="confidence at least 1e-06"):
+    with pytest.raises(CaptionError, match="confidence at least 1e-06"):
         caption_into_file(pipeline, [photo], out)
 
 
@@ -241,7 +240,7 @@ def test_damaged_arrays_of_a_calibration_are_one_line(
     if name == "variances":
         value = -unpacked(calibrated.path)[1]["confidence/variances"]
     repack(calibrated.path, arrays={f"confidence/{name}": value}, target=model)
-    with refused(CalibrationError):
+    with refused(ModelFileError):
         find_calibration(pipeline.generator, model)
 
 
@@ -251,7 +250,7 @@ def test_damaged_values_of_a_calibration_are_one_line(
 ):
     model = tmp_path / "model.safetensors"
     repack(calibrated.path, {"confidence": about}, target=model)
-    with refused(CalibrationError):
+    with refused(ModelFileError):
         find_calibration(pipeline.generator, model)
 
 
@@ -261,10 +260,10 @@ def test_damaged_bytes_of_a_calibration_are_one_line(pipeline, calibrated, tmp_p
     content[at] ^= 1
     model = tmp_path / "model.safetensors"
     model.write_bytes(content)
-    with refused(CalibrationError, "layout` is damaged"):
+    with refused(ModelFileError, "layout` is damaged"):
         find_calibration(pipeline.generator, model)
 
 
 def test_few_pictures_of_a_set_are_refused(prepared):
-    with pytest.raises(CalibrationError, match="'noise' must have at least 8"):
+    with pytest.raises(ModelFileError, match="'noise' must have at least 8"):
         calibrate_with_noise(prepared, prepared / "model.safetensors", count=3)

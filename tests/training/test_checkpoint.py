@@ -12,7 +12,7 @@ from refusals import refusal
 from tensor_files import repack, unpacked
 from tiny_run import experiment
 
-from show_attend_tell.runtime.errors import RunError
+from show_attend_tell.runtime.errors import TrainingError
 from show_attend_tell.training.checkpoint import (
     Position,
     read_position,
@@ -87,7 +87,7 @@ def test_a_failed_checkpoint_leaves_the_earlier_one(stored, other, monkeypatch):
 
 
 def refusal_of(path, model):
-    message = refusal(RunError, restore_checkpoint, path, model)
+    message = refusal(TrainingError, restore_checkpoint, path, model)
     assert str(path) in message
     return message
 
@@ -115,7 +115,7 @@ def test_a_damaged_checkpoint_is_refused_or_restored_in_full(
     damaged.write_bytes(content)
     try:
         position = restore_checkpoint(damaged, other)
-    except RunError as error:
+    except TrainingError as error:
         message = str(error)
     else:
         message = ""

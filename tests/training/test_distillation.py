@@ -24,7 +24,6 @@ from show_attend_tell.reference.beam import softmax
 from show_attend_tell.runtime.errors import (
     ConfigError,
     ModelFileError,
-    PretrainedModelError,
 )
 from show_attend_tell.training import distillation
 from show_attend_tell.training.distillation import (
@@ -141,7 +140,7 @@ def test_several_workers_cannot_distil():
 
 
 def test_unfit_teachers_are_named_in_one_line(work, started, tmp_path):
-    with refused(PretrainedModelError, "must be a .safetensors file, a run or"):
+    with refused(ModelFileError, "must be a .safetensors file, a run or"):
         distil(work, started, "other", ["tinny"], {})
     model = load_captioner(started / "tiny" / "model.safetensors")
     words = [*model.vocabulary.words[:-1], "another"]

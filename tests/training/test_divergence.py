@@ -41,7 +41,7 @@ def feed(losses, warmup=0):
         step = max(number * EVERY, 1)
         try:
             monitor.check(step, values(loss))
-        except TrainingError:
+        except FloatingPointError:
             return step
     return None
 
@@ -50,10 +50,10 @@ def feed(losses, warmup=0):
 @pytest.mark.parametrize("which", ["loss", "word_loss"])
 def test_a_loss_that_is_not_finite_is_refused(value, which):
     monitor, bad = LossMonitor(WORDS, warmup=10**6), {**values(3.0), which: value}
-    with pytest.raises(TrainingError, match="features may be damaged"):
+    with pytest.raises(FloatingPointError, match="features may be damaged"):
         monitor.check(1, bad)
     monitor.check(1, values(3.0))
-    with pytest.raises(TrainingError, match=r"loss of update 20 is"):
+    with pytest.raises(FloatingPointError, match=r"loss of update 20 is"):
         monitor.check(20, bad)
 
 
@@ -85,7 +85,7 @@ def test_a_resumed_monitor_compares_with_the_first_loss_of_the_run():
     resumed = LossMonitor(WORDS, 0, first=4.0)
     assert not resumed.is_due(EVERY + 1)
     assert resumed.is_due(2 * EVERY)
-    with pytest.raises(TrainingError, match="at the first update it was 4"):
+    with pytest.raises(FloatingPointError, match="at the first update it was 4"):
         resumed.check(2 * EVERY, values(1e6))
 
 

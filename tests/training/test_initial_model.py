@@ -12,7 +12,7 @@ from show_attend_tell.cli.main import main
 from show_attend_tell.data.vocabulary import Vocabulary
 from show_attend_tell.models.pretrained import NAMES, model_path, shipped_model
 from show_attend_tell.models.saving import load_captioner
-from show_attend_tell.runtime.errors import ModelFileError, RunError
+from show_attend_tell.runtime.errors import ModelFileError, TrainingError
 from show_attend_tell.training import initial_model
 from show_attend_tell.training.initial_model import average_models, extend_vocabulary
 
@@ -124,7 +124,7 @@ def test_average_prints_its_model_and_replaces_a_run_on_demand_only(
     out = runs / "scenes" / "model.safetensors"
     assert capsys.readouterr().out == f"{out}: the mean of 3 models\n"
     before = out.read_bytes()
-    with pytest.raises(RunError, match="--overwrite"):
+    with pytest.raises(TrainingError, match="--overwrite"):
         average_models(paths[:2], again, runs)
     average_models(paths[:2], again, runs, overwrite=True)
     assert out.read_bytes() != before

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from show_attend_tell.runtime.errors import ClusterError, ConfigError
+from show_attend_tell.runtime.errors import ConfigError, SetupError
 from show_attend_tell.training.workers import ALONE, Workers, join, read_configuration
 
 
@@ -29,7 +29,7 @@ def configuration(index=1, kind="worker", addresses=("a:1", "b:2")):
     ],
 )
 def test_a_malformed_configuration_is_one_line(text):
-    with pytest.raises(ClusterError, match="`TF_CONFIG` must be .* Received: "):
+    with pytest.raises(SetupError, match="`TF_CONFIG` must be .* Received: "):
         read_configuration(text)
 
 

@@ -20,7 +20,7 @@ from show_attend_tell.data.splits import open_features, read_photos, vocabulary_
 from show_attend_tell.data.vocabulary import Vocabulary, tokenize
 from show_attend_tell.evaluation.evaluate import evaluate
 from show_attend_tell.models.saving import load_captioner
-from show_attend_tell.runtime.errors import VocabularyError
+from show_attend_tell.runtime.errors import DataError
 from show_attend_tell.training.reranking import fit_reranker, reranker_path
 from show_attend_tell.training.self_critical import SelfCritical
 
@@ -92,5 +92,5 @@ def test_a_training_without_the_vocabulary_of_all_sets_names_it(work, tmp_path):
     also = {"more": 1.0, "other": 1.0}
     prepare(work, name="other")
     open_features(experiment(data={"also": also}), work).close()
-    with pytest.raises(VocabularyError, match=r"vocabulary\+more\+other\.json: no suc"):
+    with pytest.raises(DataError, match=r"vocabulary\+more\+other\.json: no suc"):
         go(work, tmp_path, data={"also": also})

@@ -16,7 +16,7 @@ from show_attend_tell.config.settings import read_experiment_file
 from show_attend_tell.data.features import FeatureReader, feature_path
 from show_attend_tell.data.splits import folder_of
 from show_attend_tell.models.saving import load_captioner
-from show_attend_tell.runtime.errors import FeatureError, VocabularyError
+from show_attend_tell.runtime.errors import DataError
 from show_attend_tell.training import maximum_likelihood, tensorboard_log
 
 KEPT = {"data": {"punctuation": "keep"}}
@@ -100,8 +100,8 @@ def test_mirrored_photos_are_read_by_the_rows_of_the_others(
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
-        ({"encoder": {"mirror": True}}, FeatureError, "mirror.h5: no such feature"),
-        (KEPT, VocabularyError, r"vocabulary-keep.json: no such"),
+        ({"encoder": {"mirror": True}}, DataError, "mirror.h5: no such feature"),
+        (KEPT, DataError, r"vocabulary-keep.json: no such"),
     ],
 )
 def test_an_absent_file_is_named_in_one_line(tmp_path, changes, error, message):

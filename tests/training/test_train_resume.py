@@ -31,7 +31,7 @@ from show_attend_tell.config.runs import CHECKPOINT, MODEL, SETTINGS, lock_run
 from show_attend_tell.config.settings import read_experiment_file
 from show_attend_tell.data import manifest
 from show_attend_tell.data.features import FeatureReader
-from show_attend_tell.runtime.errors import RunError
+from show_attend_tell.runtime.errors import TrainingError
 from show_attend_tell.training import train as training
 from show_attend_tell.training.maximum_likelihood import Likelihood
 
@@ -118,7 +118,7 @@ def test_a_training_interrupted_in_its_first_update_starts_again(
 
 
 def test_a_second_process_on_the_run_is_refused(work, tmp_path, quick):
-    with lock_run(experiment(), tmp_path), pytest.raises(RunError) as caught:
+    with lock_run(experiment(), tmp_path), pytest.raises(TrainingError) as caught:
         go(work, tmp_path, training=AVERAGED)
     assert str(caught.value).startswith(f"{tmp_path / 'tiny'}: another process is")
     assert not (tmp_path / "tiny").exists()
@@ -204,7 +204,7 @@ def test_more_epochs_extend_a_finished_run_and_its_settings(
 
 
 def refused_resumption(work, folder):
-    return refusal(RunError, go, work, folder, resume=True, training=AVERAGED)
+    return refusal(TrainingError, go, work, folder, resume=True, training=AVERAGED)
 
 
 @pytest.mark.parametrize("words", ["reversed", "replaced"])
@@ -302,6 +302,6 @@ def test_a_checkpoint_of_version_0_3_is_one_line_and_is_kept(work, whole, tmp_pa
     (copied / "tiny" / CHECKPOINT).rename(old)
     (copied / "tiny" / MODEL).unlink()
     assert "only show-attend-tell 0.3 resumes" in refused_resumption(work, copied)
-    with pytest.raises(RunError, match="a run is already present"):
+    with pytest.raises(TrainingError, match="a run is already present"):
         go(work, copied)
     assert old.exists()

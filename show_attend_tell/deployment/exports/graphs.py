@@ -18,7 +18,7 @@ from show_attend_tell.inference.request import CaptionRequest
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.encoder.network import Encoder
 from show_attend_tell.models.generator import build_search
-from show_attend_tell.runtime.errors import ExportError
+from show_attend_tell.runtime.errors import ModelFileError
 from show_attend_tell.runtime.files import atomic_path, atomic_write
 
 
@@ -46,13 +46,13 @@ def export_saved_model(
         beam: number of hypotheses, fixed in the export; by default the model's.
 
     Raises:
-        ExportError: the folder exists and is not empty, or the model samples its
+        ModelFileError: the folder exists and is not empty, or the model samples its
             locations.
-        CaptionError, ModelFileError, EncoderError: see ``pipeline.load``.
+        CaptionError, ModelFileError: see ``pipeline.load``.
     """
     folder = Path(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ExportError(
+        raise ModelFileError(
             f"`out` must be absent or an empty folder. Received: {folder}; name another"
         )
     pipeline = load(model, encoder_weights)
@@ -127,7 +127,7 @@ def _captioning_graph(
     """
     decoding = pipeline.decoding(CaptionRequest(beam=beam))
     if decoding.locations == "sampled":  # an exported graph has no source of noise
-        raise ExportError(
+        raise ModelFileError(
             "the model's decoding.locations must be 'expected' or 'likeliest' for an "
             "export. Received: 'sampled'; train or save it with another"
         )

@@ -7,7 +7,7 @@ from pathlib import Path
 import keras
 
 from show_attend_tell.models.saving import load_captioner
-from show_attend_tell.runtime.errors import ExportError
+from show_attend_tell.runtime.errors import ModelFileError
 from show_attend_tell.runtime.files import atomic_path
 from show_attend_tell.runtime.keras_archive import save_keras
 
@@ -27,11 +27,10 @@ def export_keras(
         load_model: loads the model; only a captioner has a ``beam``.
 
     Raises:
-        ExportError: the new file has another ending.
-        ModelFileError: the source cannot be loaded.
+        ModelFileError: the new file has another ending; or the source cannot be loaded.
     """
     if Path(target).suffix != ".keras":
-        raise ExportError(
+        raise ModelFileError(
             f"`out` must end with .keras. Received: {target}; correct the name"
         )
     model = load_model(Path(source))

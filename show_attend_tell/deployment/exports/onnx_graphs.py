@@ -20,7 +20,7 @@ from show_attend_tell.reference.beam import log_softmax
 from show_attend_tell.reference.encoder import BLOCKS, MEAN
 from show_attend_tell.reference.model_file import Captioner
 from show_attend_tell.reference.reranker import Reranker, kernel
-from show_attend_tell.runtime.errors import ExportError
+from show_attend_tell.runtime.errors import ModelFileError
 from show_attend_tell.runtime.files import atomic_path
 
 ENCODER = "encoder.onnx"
@@ -57,11 +57,11 @@ def export_onnx(
     of the search, and the reranker's ``ngrams`` with their ``idf``.
 
     Arguments and errors are those of :func:`exports.graphs.export_saved_model`; an
-    encoder that is neither VGG16 nor VGG19 is an ExportError too.
+    encoder that is neither VGG16 nor VGG19 is a ModelFileError too.
     """
     folder = Path(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ExportError(
+        raise ModelFileError(
             f"`out` must be absent or an empty folder. Received: {folder}; name another"
         )
     engine = load_engine([Path(model)], encoder_weights, engine="reference")
@@ -69,12 +69,12 @@ def export_onnx(
     decoding = engine.generator.decoding
     decoding = dataclasses.replace(decoding, beam=beam or decoding.beam)
     if decoding.locations == "sampled":  # a graph has no source of noise
-        raise ExportError(
+        raise ModelFileError(
             "the model's decoding.locations must be 'expected' or 'likeliest' for an "
             "export. Received: 'sampled'; train or save it with another"
         )
     if (network := engine.encoder.settings.network) not in BLOCKS:
-        raise ExportError(
+        raise ModelFileError(
             f"the model's encoder must be {' or '.join(BLOCKS)} for ONNX. Received: "
             f"{network}; export the model in another format"
         )

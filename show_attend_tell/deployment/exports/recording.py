@@ -14,7 +14,7 @@ import onnx
 from numpy.lib.mixins import NDArrayOperatorsMixin
 from onnx import helper, numpy_helper
 
-from show_attend_tell.runtime.errors import ExportError
+from show_attend_tell.runtime.errors import ModelFileError
 from show_attend_tell.runtime.quantisation import dequantise, quantise
 
 # ONNX 1.14; onnxruntime 1.15 and later read it
@@ -241,7 +241,7 @@ class Recorded(NDArrayOperatorsMixin):
                 break
             sizes[k] = 0  # as in the input
         if lost := self.graph.varying.keys() & set(sizes):
-            raise ExportError(f"a reshape must keep {lost}. Received: {shape}")
+            raise ModelFileError(f"a reshape must keep {lost}. Received: {shape}")
         return self.graph.add("Reshape", [self, np.array(sizes)], value)
 
     def astype(self, dtype) -> "Recorded":

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from show_attend_tell.deployment.server.middleware import BODY_SECONDS
-from show_attend_tell.runtime.errors import PortError
+from show_attend_tell.runtime.errors import SetupError
 
 MAX_CONNECTIONS = 256  # served at a time; as many more get status 503
 MAX_PIPELINED = 16  # requests of one connection that wait for their responses
@@ -35,14 +35,14 @@ def take_port(host: str, port: int) -> socket.socket:
     """Open a port; call it before loading models, so that an error comes early.
 
     Raises:
-        PortError: the port is in use or not allowed, or the host is another machine.
+        SetupError: the port is in use or not allowed, or the host is another machine.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=256)
     # A host that is no name, such as one of 64 letters: UnicodeError, or TypeError.
     except (OSError, OverflowError, TypeError, UnicodeError) as error:
-        raise PortError(
+        raise SetupError(
             f"`port` must be free on {host}. Received: {port} ({error}); choose "
             "another with --port"
         ) from None

@@ -18,7 +18,7 @@ from show_attend_tell.evaluation.metrics.bootstrap import (
     Statistic,
     mean_score,
 )
-from show_attend_tell.runtime.errors import JavaError
+from show_attend_tell.runtime.errors import SetupError
 
 # Numbers with a decimal point and text in UTF-8, whatever the user's locale.
 _FLAGS = (
@@ -66,12 +66,12 @@ def run_java(
         Standard output, and the program's own lines of standard error.
 
     Raises:
-        JavaError: Java is absent or cannot be started, or the program fails or exceeds
+        SetupError: Java is absent or cannot be started, or the program fails or exceeds
             `timeout`.
     """
     java = shutil.which("java")
     if java is None:
-        raise JavaError(f"{name} needs Java: no `java` on the PATH, install it")
+        raise SetupError(f"{name} needs Java: no `java` on the PATH, install it")
     # _JAVA_OPTIONS overrules the command line, and its last value of a flag counts.
     flags = f"{os.environ.get('_JAVA_OPTIONS', '')} {_FLAGS}"
     try:
@@ -83,16 +83,18 @@ def run_java(
             env={**os.environ, "_JAVA_OPTIONS": flags},
         )
     except subprocess.TimeoutExpired:
-        raise JavaError(f"{name}: java did not end in {timeout:g} s") from None
+        raise SetupError(f"{name}: java did not end in {timeout:g} s") from None
     except OSError as error:
-        raise JavaError(f"{name}: {java} cannot be run: {error}") from None
+        raise SetupError(f"{name}: {java} cannot be run: {error}") from None
     lines = done.stderr.decode("utf-8", "replace").splitlines()
     messages = [line.strip()[:_MESSAGE_LIMIT] for line in lines]
     messages = [m for m in messages if m and not m.startswith("Picked up ")]
     if done.returncode != 0:
         named = [m for m in messages if "Exception" in m or "Error" in m]
         reason = (named[:1] or messages[-1:] or ["it gave no reason"])[0]
-        raise JavaError(f"{name}: java stopped with status {done.returncode}: {reason}")
+        raise SetupError(
+            f"{name}: java stopped with status {done.returncode}: {reason}"
+        )
     return done.stdout.decode("utf-8", "replace"), messages
 
 
@@ -100,7 +102,7 @@ def java_version(timeout: float = 30) -> str:
     """Return the first line of ``java -version``.
 
     Raises:
-        JavaError: see :func:`run_java`.
+        SetupError: see :func:`run_java`.
     """
     _, messages = run_java("java -version", ["-version"], "", timeout)
     return (messages or ["unknown"])[0]
@@ -123,7 +125,7 @@ def _answers(
     printed, _ = run_java(name, arguments, text, seconds)
     lines = printed.split("\n")[:-1]
     if len(lines) != count:
-        raise JavaError(f"{name}: java printed {len(lines)} lines instead of {count}")
+        raise SetupError(f"{name}: java printed {len(lines)} lines instead of {count}")
     return lines
 
 
@@ -141,7 +143,7 @@ def ptb_tokenize(texts: Sequence[str], timeout: float) -> list[str]:
         The lower-case words of each caption without punctuation, joined by spaces.
 
     Raises:
-        JavaError: Java is absent, fails or exceeds the time limit.
+        SetupError: Java is absent, fails or exceeds the time limit.
     """
     visible = (plain_punctuation(visible_text(text)) for text in texts)
     lines = [" ".join(text.split()) for text in visible]
@@ -170,7 +172,7 @@ def meteor(
         timeout: seconds for Java to start; time per caption is added.
 
     Raises:
-        JavaError: Java is absent, fails or exceeds the time limit, or its output is
+        SetupError: Java is absent, fails or exceeds the time limit, or its output is
             malformed.
     """
     seconds = timeout + _METEOR_SECONDS * len(hypotheses)
@@ -202,7 +204,7 @@ def _numbers(line: str, count: int) -> list[float]:
     except ValueError:
         numbers = []
     if len(numbers) != count or not all(map(math.isfinite, numbers)):
-        raise JavaError(
+        raise SetupError(
             f"METEOR: java printed {line[:60]!r} instead of {count} numbers"
         )
     return numbers
@@ -251,11 +253,11 @@ def spice(
     """Compute the mean SPICE F-score of captions; see :func:`meteor` for the arguments.
 
     Raises:
-        JavaError: Java or Stanford CoreNLP is absent, or the program fails.
+        SetupError: Java or Stanford CoreNLP is absent, or the program fails.
     """
     program = _jar("spice", "spice-1.0.jar")
     if not all(Path(program).with_name("lib").joinpath(n).is_file() for n in _CORENLP):
-        raise JavaError(
+        raise SetupError(
             "SPICE (AGPL) needs Stanford CoreNLP 3.6.0, about 400 MB: run "
             "`python -m pycocoevalcap.spice.get_stanford_models` once"
         )
@@ -276,7 +278,7 @@ def spice(
             results = json.loads(target.read_text(encoding="utf-8"))
             scores = [float(row["scores"]["All"]["f"]) for row in results]
         except (OSError, ValueError, TypeError, KeyError) as error:
-            raise JavaError(f"SPICE: java wrote no usable scores: {error!r}") from None
+            raise SetupError(f"SPICE: java wrote no usable scores: {error!r}") from None
     if len(scores) != len(rows) or not all(map(math.isfinite, scores)):
-        raise JavaError(f"SPICE: java scored {len(scores)} captions of {len(rows)}")
+        raise SetupError(f"SPICE: java scored {len(scores)} captions of {len(rows)}")
     return mean_score(scores)

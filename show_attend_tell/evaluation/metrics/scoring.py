@@ -22,7 +22,7 @@ from show_attend_tell.evaluation.metrics.ngrams import (
     file_token_bleu,
     rouge_l,
 )
-from show_attend_tell.runtime.errors import JavaError, MetricsError
+from show_attend_tell.runtime.errors import EvaluationError, SetupError
 
 logger = logging.getLogger(__name__)
 
@@ -74,8 +74,9 @@ def score(
         with_spice: whether to compute SPICE, which needs a separate download.
 
     Raises:
-        MetricsError: a photo has no reference with a word, the tokenizer is unknown, or
-            ``tokenizer="ptb"`` fails.
+        EvaluationError: a photo has no reference with a word, or the tokenizer is
+            unknown.
+        SetupError: ``tokenizer="ptb"``, and Java is absent or fails.
     """
     notes: list[str] = []
     raw = list(captions.values())
@@ -95,7 +96,7 @@ def score(
     for name, program in programs.items():
         try:
             results[name] = program(*words, _JAVA_SECONDS)
-        except JavaError as error:
+        except SetupError as error:
             notes.append(f"no {name}: {error}")
     for note in notes:
         logger.warning("%s", note)
@@ -127,13 +128,13 @@ def _tokenize(
 ) -> tuple[list[str], str]:
     """Return the tokenized captions and the tokenizer used; add a note for ``auto``."""
     if tokenizer not in ("auto", "ptb", "simple"):
-        raise MetricsError(
+        raise EvaluationError(
             f"`tokenizer` must be auto, ptb or simple. Received: {tokenizer!r}"
         )
     if tokenizer != "simple":
         try:
             return ptb_tokenize(texts, _JAVA_SECONDS), "ptb"
-        except JavaError as error:
+        except SetupError as error:
             if tokenizer == "ptb":
                 raise
             notes.append(
@@ -158,7 +159,7 @@ def validation_scores(
         ``BLEU-4`` (with brevity penalty) and ``CIDEr`` in percent.
 
     Raises:
-        MetricsError: a photo has no reference with a word.
+        EvaluationError: a photo has no reference with a word.
     """
     hypotheses = [" ".join(words) for words in captions.values()]
     texts = [[" ".join(words) for words in references[photo]] for photo in captions]
@@ -173,12 +174,12 @@ def _drop_empty(photos: Mapping[str, object], references: Sequence[Sequence[str]
     """Return the references that contain a word.
 
     Raises:
-        MetricsError: a photo has no such reference.
+        EvaluationError: a photo has no such reference.
     """
     kept = [[text for text in texts if text] for texts in references]
     missing = [photo for photo, texts in zip(photos, kept, strict=True) if not texts]
     if missing:
-        raise MetricsError(
+        raise EvaluationError(
             f"{len(missing)} photos have no reference with a word: {missing[0]} ...; "
             "remove or caption them"
         )

@@ -29,7 +29,7 @@ from show_attend_tell.models.encoder.weights import load_weights
 from show_attend_tell.models.encoder.winograd import with_fast_convolutions
 from show_attend_tell.reference.encoder import PACKAGED_WEIGHTS
 from show_attend_tell.reference.tensor_file import require_current
-from show_attend_tell.runtime.errors import EncoderError, nearest, one_line
+from show_attend_tell.runtime.errors import ModelFileError, nearest, one_line
 from show_attend_tell.runtime.machine import instruction_sets
 
 _CHANNELS = 3
@@ -52,7 +52,7 @@ class Encoder:
         """Build the network and load its weights.
 
         Raises:
-            EncoderError: network, layer or weights are unknown or do not match.
+            ModelFileError: network, layer or weights are unknown or do not match.
         """
         if settings.precision == "auto":
             settings = dataclasses.replace(settings, precision=fastest_precision())
@@ -207,7 +207,7 @@ def _pixel_scaling(network: str) -> tuple[Callable, str]:
         return tf.identity, "none"  # its inputs are 0..255
     known = _applications()
     if network not in known:
-        raise EncoderError(
+        raise ModelFileError(
             "`network` must be SceneNet or a network of keras.applications. Received: "
             f"{network!r}{nearest(network, [*known, 'SceneNet'])}; correct the name"
         )
@@ -223,9 +223,9 @@ def _build_network(settings: EncoderSettings) -> keras.Model:
     known += ["imagenet_8bit"] * (settings.network == "VGG16")
     is_file = source not in BUILT_IN_WEIGHTS
     if is_file:
-        require_current(source, EncoderError)
+        require_current(source, ModelFileError)
     if not (Path(source).is_file() if is_file else source in known):
-        raise EncoderError(
+        raise ModelFileError(
             f"`weights` of {settings.network} must be {', '.join(known)} or a file "
             f"that exists. Received: {source!r}; correct it"
         )
@@ -249,13 +249,13 @@ def _build_application(settings: EncoderSettings) -> keras.Model:
     except Exception as error:
         # Keras raises a bare Exception if a download fails.
         if type(error) is Exception or isinstance(error, OSError):
-            raise EncoderError(
+            raise ModelFileError(
                 f"{settings.network}: the ImageNet weights could not be downloaded "
                 f"({one_line(error)}); pass --encoder-weights FILE with the weights "
                 "without the classifier (notop), or connect to the network"
             ) from None
         if isinstance(error, ValueError):
-            raise EncoderError(
+            raise ModelFileError(
                 f"{settings.network} with `image_size` {side}: {one_line(error)}"
             ) from None
         raise
@@ -280,7 +280,7 @@ def _layer_output(network: keras.Model, name: str, cut: str):
         if isinstance(layer.output, keras.KerasTensor) and layer.output.ndim == 4
     ]
     if cut not in maps:
-        raise EncoderError(
+        raise ModelFileError(
             f"`layer` must be a layer of {name} with a 2-D map. Received: "
             f"{cut!r}{nearest(cut, maps)}; the last is {maps[-1]!r}"
         )

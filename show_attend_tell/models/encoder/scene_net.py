@@ -17,7 +17,7 @@ from keras import layers, ops
 
 from show_attend_tell.reference.encoder import SCENE_NET, SCENE_NET_EDGE
 from show_attend_tell.reference.encoder import SCENE_NET_WEIGHTS as WEIGHTS
-from show_attend_tell.runtime.errors import EncoderError
+from show_attend_tell.runtime.errors import ModelFileError
 
 __all__ = ["IMAGE_SIZE", "STRIDE", "WEIGHTS", "WIDTH", "Edges", "build_scene_net"]
 
@@ -69,10 +69,10 @@ def build_scene_net(image_size: int = IMAGE_SIZE) -> keras.Model:
         ``annotations``, (B, image_size / 8, image_size / 8, 64) after its ReLU.
 
     Raises:
-        EncoderError: ``image_size`` is not a multiple of 8.
+        ModelFileError: ``image_size`` is not a multiple of 8.
     """
     if image_size % STRIDE:
-        raise EncoderError(
+        raise ModelFileError(
             f"`image_size` of SceneNet must be a multiple of {STRIDE}. "
             f"Received: {image_size}; use {IMAGE_SIZE}, the side of its weights"
         )

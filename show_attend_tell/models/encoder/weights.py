@@ -42,7 +42,7 @@ def load_weights(network: keras.Model, file: str | Path, name: str) -> None:
     """Set the weights of a network to those of a file.
 
     Raises:
-        EncoderError: the file is absent, damaged or of another network.
+        ModelFileError: the file is absent, damaged or of another network.
     """
     variables = named_weights(network, name)
     shapes = {key: tuple(variable.shape) for key, variable in variables.items()}

@@ -14,7 +14,7 @@ from show_attend_tell.config.fields import Seed
 from show_attend_tell.config.runs import find_model
 from show_attend_tell.reference.model_file import model_faults_described
 from show_attend_tell.reference.tensor_file import class_of, open_tensors
-from show_attend_tell.runtime.errors import ModelFileError, PretrainedModelError
+from show_attend_tell.runtime.errors import ModelFileError, SetupError
 from show_attend_tell.siblings.common.layers import SiblingModel, named_weights
 
 _SIDE = Annotated[int, Field(ge=1, le=1000)]
@@ -118,7 +118,7 @@ class TaskModels:
 
         Raises:
             ModelFileError: the file is damaged.
-            PretrainedModelError: the installation has no such model.
+            SetupError: the installation has no such model.
         """
         return self.load(self.shipped_file())
 
@@ -126,11 +126,11 @@ class TaskModels:
         """Return the file of the model in the package.
 
         Raises:
-            PretrainedModelError: the installation has no such model.
+            SetupError: the installation has no such model.
         """
         if not self.shipped.is_file():
             name = self.shipped.stem
-            raise PretrainedModelError(
+            raise SetupError(
                 f"{self.shipped}: this installation has no trained {name}; train one "
                 f"with `make prepare train EXPERIMENT={name}`, and name the model of "
                 "its run"

@@ -107,9 +107,9 @@ def train_task(
     Raises:
         DataError: the prepared data are absent or damaged.
         ModelFileError: the initial model is absent, damaged, or of other settings.
-        RunError: there is nothing to resume, or an earlier run would be overwritten.
-        TrainingError: training has diverged; the last good checkpoint and model are
-            kept.
+        TrainingError: there is nothing to resume, or an earlier run would be
+            overwritten; or training has diverged; the last good checkpoint and model
+            are kept.
         KeyboardInterrupt: after the checkpoint was written, or in the first update.
     """
     trainer = Trainer(task_class.open(experiment, Path(work), Path(runs_folder)))

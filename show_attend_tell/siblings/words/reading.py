@@ -16,7 +16,7 @@ from show_attend_tell.inference.batch import (
 from show_attend_tell.inference.journal import Journal, finite, text
 from show_attend_tell.inference.photos import find_photos
 from show_attend_tell.inference.result import Failure
-from show_attend_tell.runtime.errors import OutputFileError, PhotoError
+from show_attend_tell.runtime.errors import CaptionError, PhotoError
 from show_attend_tell.runtime.progress import progress_bar
 from show_attend_tell.runtime.read_ahead import read_ahead
 from show_attend_tell.siblings.words.data import decode, read_crop
@@ -115,9 +115,9 @@ def is_empty(crop: np.ndarray) -> bool:
 
 
 def require_jsonl(out: Path) -> None:
-    """Raise an OutputFileError unless a file of words ends in ``.jsonl``."""
+    """Raise a CaptionError unless a file of words ends in ``.jsonl``."""
     if out.suffix.lower() != ".jsonl":
-        raise OutputFileError(
+        raise CaptionError(
             f"`out` must end in .jsonl. Received: {out}; choose another name"
         )
 

@@ -30,7 +30,7 @@ from show_attend_tell.reference.reranker import (
     descriptors,
     load_reranker,
 )
-from show_attend_tell.runtime.errors import ExportError
+from show_attend_tell.runtime.errors import ModelFileError
 
 runtime = pytest.importorskip("onnxruntime")
 onnx = pytest.importorskip("onnx")
@@ -165,7 +165,7 @@ def test_weights_are_stored_as_in_the_model_file(eight_bit, tmp_path):
 def test_a_reshape_that_would_fix_a_varying_axis_is_an_error():
     words = Graph({7: "W"}).input("words", np.zeros((7, 3), np.float32))
     assert words.reshape(7, 3, 1).shape == (7, 3, 1)
-    with pytest.raises(ExportError, match="must keep"):
+    with pytest.raises(ModelFileError, match="must keep"):
         words.reshape(1, 7, 3)
 
 

@@ -15,7 +15,7 @@ from tiny_pipeline import photo_bytes, with_decoding
 from show_attend_tell.cli import main as cli
 from show_attend_tell.deployment.server.serve import take_port
 from show_attend_tell.inference.pipeline import CaptioningPipeline
-from show_attend_tell.runtime.errors import PortError
+from show_attend_tell.runtime.errors import SetupError
 from show_attend_tell.runtime.plugins import Tab
 
 
@@ -236,7 +236,7 @@ def test_a_port_in_use_and_a_host_that_is_no_name_are_refused_in_one_line():
         port = taken.getsockname()[1]
         for host in ("127.0.0.1", "a" * 64):
             with pytest.raises(
-                PortError, match=f"on {host}. Received: {port} .*--port"
+                SetupError, match=f"on {host}. Received: {port} .*--port"
             ):
                 take_port(host, port)
 

@@ -19,7 +19,7 @@ from show_attend_tell.evaluation.metrics.java import (
     run_java,
     spice,
 )
-from show_attend_tell.runtime.errors import JavaError
+from show_attend_tell.runtime.errors import SetupError
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="the fake is a shell script")
 
@@ -89,7 +89,7 @@ def test_errors_of_programs_have_one_line(
 ):
     monkeypatch.setattr(java, "_METEOR_SECONDS", 0)  # for each caption
     fake(script)
-    with refused(JavaError) as caught:
+    with refused(SetupError) as caught:
         call(timeout)
     name = "METEOR" if call is call_meteor else "PTB tokenizer"
     assert str(caught.value).startswith(f"{name}: java {message}")
@@ -102,7 +102,7 @@ def test_megabytes_on_standard_error_do_not_block(fake):
 
 def test_a_hanging_program_is_killed_at_the_time_limit(fake, tmp_path):
     fake(f"echo $$ > '{tmp_path}/pid'; exec sleep 600")
-    with pytest.raises(JavaError, match="did not end in 10 s"):
+    with pytest.raises(SetupError, match="did not end in 10 s"):
         run_java("Java", [], "unread " * 200_000, 10)
     assert not alive(int((tmp_path / "pid").read_text()))
 
@@ -156,7 +156,7 @@ def test_a_java_that_is_not_a_program_is_named_in_the_error(tmp_path, monkeypatc
     (tmp_path / "java").write_bytes(b"\x00\x01")
     (tmp_path / "java").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(JavaError, match="cannot be run"):
+    with pytest.raises(SetupError, match="cannot be run"):
         call_meteor(GENEROUS)
 
 
@@ -194,7 +194,7 @@ def test_the_ptb_tokenizer_and_the_vocabularys_agree_on_typographic_punctuation(
 @pytest.mark.usefixtures("java")
 def test_a_missing_jar_is_named_in_the_error(package):
     (package / "meteor" / "meteor-1.5.jar").unlink()
-    with pytest.raises(JavaError, match=r"jarfile .*meteor-1\.5\.jar"):
+    with pytest.raises(SetupError, match=r"jarfile .*meteor-1\.5\.jar"):
         call_meteor(GENEROUS)
 
 
@@ -216,5 +216,5 @@ def test_spice_reads_the_scores_from_the_output_file(fake, package, rows, messag
     if message is None:
         assert spice(["a dog"], [["a dog"]], GENEROUS).value == 25
         return
-    with pytest.raises(JavaError, match=message):
+    with pytest.raises(SetupError, match=message):
         spice(["a dog"], [["a dog"]], GENEROUS)

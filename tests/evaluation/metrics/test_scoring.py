@@ -6,7 +6,7 @@ from refusals import refused
 from show_attend_tell.evaluation.metrics.java import meteor, ptb_tokenize
 from show_attend_tell.evaluation.metrics.ngrams import FILE_TOKEN_BLEU
 from show_attend_tell.evaluation.metrics.scoring import score
-from show_attend_tell.runtime.errors import MetricsError
+from show_attend_tell.runtime.errors import EvaluationError, SetupError
 
 CAPTIONS = {
     "1.jpg": "A man rides a brown horse.",
@@ -42,15 +42,20 @@ def test_without_java_all_scores_but_meteor_are_computed_with_notes():
 @pytest.mark.parametrize(
     ("references", "tokenizer", "message"),
     [
-        (REFERENCES, "ptb", "PTB tokenizer needs Java"),
         (REFERENCES, "nltk", "`tokenizer` must be auto, ptb or simple"),
         ({**REFERENCES, "1.jpg": []}, "simple", r"no reference with a word: 1\.jpg"),
         ({**REFERENCES, "1.jpg": ["."]}, "simple", r"no reference with a word: 1\.jpg"),
     ],
 )
 def test_what_cannot_be_scored_is_a_one_line_error(references, tokenizer, message):
-    with refused(MetricsError, message):
+    with refused(EvaluationError, message):
         score(CAPTIONS, references, tokenizer=tokenizer)
+
+
+@pytest.mark.usefixtures("no_java")
+def test_the_ptb_tokenizer_without_java_is_a_one_line_error():
+    with refused(SetupError, "PTB tokenizer needs Java"):
+        score(CAPTIONS, REFERENCES, tokenizer="ptb")
 
 
 @pytest.mark.usefixtures("no_java")

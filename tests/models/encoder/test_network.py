@@ -16,7 +16,7 @@ from show_attend_tell.data.encoder_identity import identity_difference
 from show_attend_tell.models.encoder import network as encoder_module
 from show_attend_tell.models.encoder.network import Encoder, weights_digest
 from show_attend_tell.models.encoder.weights import load_weights, save_weights
-from show_attend_tell.runtime.errors import EncoderError
+from show_attend_tell.runtime.errors import ModelFileError
 
 VGG = EncoderSettings("VGG16", "block2_conv2", "none", 32, "squash")
 
@@ -113,7 +113,7 @@ def test_photos_alone_in_a_batch_and_beside_mirror_images_are_encoded_equally(
 def test_bfloat16_is_close_to_float32_and_leaves_the_policy_alone(vgg, squares):
     policy = keras.config.dtype_policy()
     rough = Encoder(replaced(precision="bfloat16"))
-    with pytest.raises(EncoderError):
+    with pytest.raises(ModelFileError):
         Encoder(replaced(image_size=8, precision="bfloat16"))
     assert keras.config.dtype_policy() == policy
     a = vgg.encode(squares).astype(np.float64).ravel()
@@ -159,7 +159,7 @@ def test_weights_of_a_file_of_the_network_are_loaded_whatever_its_path(
         lambda path: path.write_bytes(b"no tensors"),
     ):
         write(file)
-        with refused(EncoderError, "cannot be read as weights of VGG16"):
+        with refused(ModelFileError, "cannot be read as weights of VGG16"):
             Encoder(replaced(weights=str(file)))
 
 
@@ -181,7 +181,7 @@ def test_a_network_of_keras_with_numbered_layers_is_saved_and_loaded(tmp_path):
 def test_the_weights_of_version_0_3_name_convert(tmp_path):
     file = tmp_path / "vgg.weights.h5"
     file.touch()
-    with refused(EncoderError, f"run `show-attend-tell convert {file}`"):
+    with refused(ModelFileError, f"run `show-attend-tell convert {file}`"):
         Encoder(replaced(weights=str(file)))
 
 
@@ -203,7 +203,7 @@ def test_the_weights_of_version_0_3_name_convert(tmp_path):
     ],
 )
 def test_an_invalid_encoder_is_refused_in_one_line(changes, message):
-    with refused(EncoderError, message):
+    with refused(ModelFileError, message):
         Encoder(replaced(**changes))
 
 
@@ -214,7 +214,7 @@ def test_a_failed_download_names_the_remedy(monkeypatch):
     monkeypatch.setattr(
         encoder_module, "_pixel_scaling", lambda network: (np.asarray, "none")
     )
-    with pytest.raises(EncoderError, match="no route.*--encoder-weights FILE"):
+    with pytest.raises(ModelFileError, match="no route.*--encoder-weights FILE"):
         Encoder(replaced(weights="imagenet"))
 
 

@@ -24,7 +24,7 @@ from zip_members import hdf5, replace_members, unzipped
 
 from show_attend_tell.cli import main as cli
 from show_attend_tell.conversion.convert import convert
-from show_attend_tell.runtime.errors import ModelFileError, PretrainedModelError
+from show_attend_tell.runtime.errors import ModelFileError, SetupError
 from show_attend_tell.siblings.digits import page_models
 from show_attend_tell.siblings.digits.classifier import PictureClassifier
 from show_attend_tell.siblings.digits.draw.model import WindowClassifier
@@ -294,7 +294,7 @@ def test_exported_files_are_those_of_the_page(sources, tmp_path, monkeypatch):
     monkeypatch.setattr(page_models, "CLASSIFIERS", elsewhere["classify"])
     monkeypatch.setattr(page_models, "GENERATORS", elsewhere["generate"])
     monkeypatch.setattr(page_reader, "READERS", elsewhere["read"])
-    with refused(PretrainedModelError, "EXPERIMENT=draw_mnist"):
+    with refused(SetupError, "EXPERIMENT=draw_mnist"):
         elsewhere["generate"].shipped_file()
     for name in SHIPPED.values():
         export(

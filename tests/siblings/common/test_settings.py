@@ -13,7 +13,7 @@ from show_attend_tell.config.settings import (
     experiment_to_toml,
     read_experiment_file,
 )
-from show_attend_tell.runtime.errors import RunError
+from show_attend_tell.runtime.errors import TrainingError
 from show_attend_tell.siblings.words.settings import WordSettings
 
 
@@ -191,5 +191,5 @@ def test_a_run_is_not_resumed_with_other_settings(tmp_path, other, change):
     folder = runs.open_run(experiment_from_dict(CLASSIFY), tmp_path, False, False)
     (folder / runs.CHECKPOINT).touch()
     other = captioning(name="small") if other is None else experiment_from_dict(other)
-    with pytest.raises(RunError, match=change):
+    with pytest.raises(TrainingError, match=change):
         runs.open_run(other, tmp_path, resume=True, overwrite=False)

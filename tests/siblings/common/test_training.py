@@ -20,7 +20,6 @@ from show_attend_tell.config.runs import CHECKPOINT, MODEL, SETTINGS
 from show_attend_tell.runtime.errors import (
     DataError,
     ModelFileError,
-    RunError,
     TrainingError,
 )
 from show_attend_tell.siblings.common import training as shared
@@ -144,7 +143,7 @@ def test_other_digits_and_initial_models_of_other_settings_are_refused(
     changes = {"training": {"epochs": 1}, "classifier": {"widths": [4]}}
     go(work, "ram", tmp_path, **changes)
     other = made_up_digits.prepare(tmp_path / "other", count=65)
-    with pytest.raises(RunError, match="started with other digits"):
+    with pytest.raises(TrainingError, match="started with other digits"):
         go(other, "ram", tmp_path, resume=True, **changes)
     source = {"training": {"init_from": str(runs("words").model)}}
     with pytest.raises(ModelFileError, match="weights of other shapes"):

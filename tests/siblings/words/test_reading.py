@@ -12,7 +12,7 @@ from shell import exit_code
 from tiny_reader import drawn_words, random_reader, settings_of
 
 from show_attend_tell.inference.result import Failure
-from show_attend_tell.runtime.errors import DataError, OutputFileError
+from show_attend_tell.runtime.errors import CaptionError, DataError
 from show_attend_tell.siblings.words.data import encode_words
 from show_attend_tell.siblings.words.generation import Lexicon, Searcher
 from show_attend_tell.siblings.words.model import Reader
@@ -88,7 +88,7 @@ def test_a_file_of_words_is_resumed(model_file, search, folder, tmp_path, capsys
     resumed = [json.loads(line) for line in out.read_bytes().splitlines()]
     assert [row["word"] for row in resumed] == [row["word"] for row in rows]
     listed = Searcher(search.model, lexicon=Lexicon(["a"]))
-    with pytest.raises(OutputFileError, match="its words were made by"):
+    with pytest.raises(CaptionError, match="its words were made by"):
         read_into_file(listed, model_file, [folder], out)
     assert exit_code("read", folder, "--model", model_file, "--out", "a.csv") == 1
     assert "`out` must end in .jsonl" in capsys.readouterr().err
