@@ -122,11 +122,11 @@ nightly: $(INSTALLED)
 	  test-without-siblings \
 	  test-install test-floors JAX_CASES='$(GENERAL)'
 
-# Run the further cases of each matrix.
 # The rest works in a copy without the plug-ins of the package.
 test-without-siblings: $(INSTALLED)
 	$(BIN) .ci/without_siblings.py -m '$(QUICK)' $(PARALLEL) $(ARGS)
 
+# Run the further cases of each matrix.
 test-nightly: $(INSTALLED)
 	$(BIN) -m pytest -m 'nightly and $(GENERAL)' $(PARALLEL) $(ARGS)
 

@@ -17,7 +17,10 @@ _PREFERRED = ("text/html", "image/jpeg", "image/png", "text/plain")
 def execute(path: Path) -> None:
     """Run a notebook in its own folder and write it with its outputs."""
     notebook = nbformat.read(path, as_version=4)
-    nbclient.NotebookClient(notebook, timeout=900, kernel_name="python3").execute()
+    folder = {"metadata": {"path": str(path.parent)}}
+    nbclient.NotebookClient(
+        notebook, timeout=900, kernel_name="python3", resources=folder
+    ).execute()
     for cell in notebook.cells:
         cell.metadata = {}
         if cell.cell_type == "code":

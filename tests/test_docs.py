@@ -1,6 +1,5 @@
 """Notebooks hold their outputs; links, site, figure and headers are complete."""
 
-import os
 import re
 from pathlib import Path
 
@@ -52,10 +51,13 @@ def test_notebooks_hold_the_outputs_of_one_run_in_order(path):
 def test_notebooks_run_to_their_end_with_outputs_of_the_stored_kinds(path, monkeypatch):
     nbclient = pytest.importorskip("nbclient")
     monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "2")
-    monkeypatch.setenv("PYTHONPATH", f"{ROOT}{os.pathsep}{ROOT / 'docs'}")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     notebook = nbformat.read(path, as_version=4)
     stored = [kinds(cell) for cell in code_cells(notebook)]
-    nbclient.NotebookClient(notebook, timeout=500, kernel_name="python3").execute()
+    folder = {"metadata": {"path": str(path.parent)}}  # as Jupyter runs it
+    nbclient.NotebookClient(
+        notebook, timeout=500, kernel_name="python3", resources=folder
+    ).execute()
     for cell, kept in zip(code_cells(notebook), stored, strict=True):
         assert kept <= kinds(cell), cell.source
         assert bool(kept) == bool(kinds(cell)), cell.source

@@ -56,6 +56,7 @@ class _OneBlasThread(contextlib.ContextDecorator):
     def __enter__(self) -> None:
         with self._lock:
             if not self._inside:
+                _free_limits()
                 self._limit = _controller().limit(limits=1, user_api="blas")
             self._inside += 1
 
@@ -63,7 +64,20 @@ class _OneBlasThread(contextlib.ContextDecorator):
         with self._lock:
             self._inside -= 1
             if not self._inside:
+                _free_limits()  # the last caller may be another thread than the first
                 self._limit.restore_original_limits()
+                _free_limits()
+
+
+def _free_limits() -> None:
+    """Let any thread set the number of threads of BLAS.
+
+    Since version 3.8 threadpoolctl ignores all threads but the first that set it, for
+    as long as that one lives: a server would have its first request limited alone.
+    """
+    for library in _controller().lib_controllers:
+        if hasattr(library, "clear_controlling_thread"):
+            library.clear_controlling_thread(force=True)
 
 
 one_blas_thread = _OneBlasThread()

@@ -1,6 +1,7 @@
 """Photos are computed side by side; the threads of products are as before after it."""
 
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -15,13 +16,11 @@ def _all_libraries():
     parallel._controller.cache_clear()
 
 
-# Nightly: in a process that has run thousands of other tests BLAS keeps two threads.
 def blas_threads():
     infos = (info for info in threadpool_info() if info["user_api"] == "blas")
     return [info["num_threads"] for info in infos]
 
 
-@pytest.mark.nightly
 def test_results_keep_the_order_of_the_photos(monkeypatch):
     monkeypatch.setattr(parallel, "CORES", 2)
     both = threading.Barrier(2)
@@ -38,7 +37,6 @@ def test_results_keep_the_order_of_the_photos(monkeypatch):
     assert blas_threads() == before
 
 
-@pytest.mark.nightly
 def test_one_photo_has_one_thread_of_a_product():
     """Threads that wait in loops take the processors from other programs."""
     before = blas_threads()
@@ -48,7 +46,6 @@ def test_one_photo_has_one_thread_of_a_product():
     assert blas_threads() == before
 
 
-@pytest.mark.nightly
 def test_the_limit_ends_with_the_last_caller():
     before = blas_threads()
     with parallel.one_blas_thread:
@@ -58,7 +55,34 @@ def test_the_limit_ends_with_the_last_caller():
     assert blas_threads() == before
 
 
-@pytest.mark.nightly
+def test_any_thread_may_be_the_first_or_the_last_caller():
+    """Threads of a server live on, and threadpoolctl obeys the first alone."""
+    before = blas_threads()
+    entered, left = threading.Event(), threading.Event()
+
+    def stay():
+        with parallel.one_blas_thread:
+            entered.set()
+            left.wait(60)
+        left.clear()
+        left.wait(60)
+
+    server = threading.Thread(target=stay)
+    server.start()
+    entered.wait(60)
+    with parallel.one_blas_thread:
+        left.set()
+        while left.is_set():  # the first caller leaves, and its thread lives
+            time.sleep(0.001)
+        assert set(blas_threads()) == {1}
+    assert blas_threads() == before
+    with parallel.one_blas_thread:
+        assert set(blas_threads()) == {1}
+    assert blas_threads() == before
+    left.set()
+    server.join()
+
+
 def test_parts_of_a_photo_are_computed_by_all_workers(monkeypatch):
     monkeypatch.setattr(parallel, "CORES", 2)
     both = threading.Barrier(2)
