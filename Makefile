@@ -20,6 +20,8 @@ FUZZ_MINUTES ?= 10
 
 BIN := .venv/bin/python
 INSTALLED := .venv/installed
+# What tests, checks and the notebook need besides; "make demo" does without.
+TESTED := .venv/installed-for-tests
 CLI := $(BIN) -m show_attend_tell
 NAMED := --experiment '$(EXPERIMENT)'
 # Run earlier stages first if their data are given. LIMIT goes to all stages, and ARGS to
@@ -70,11 +72,16 @@ $(INSTALLED): setup.cfg setup.py pyproject.toml
 	  reason="$$python cannot make virtual environments; on Debian and Ubuntu: apt install python3-venv"; \
 	done; \
 	if [ -z "$$chosen" ]; then echo "error: no usable Python: $$reason, or name one by PYTHON=..." >&2; exit 1; fi; \
-	echo "Installing TensorFlow and about 120 other packages into .venv with $$chosen:"; \
-	echo "about 1 GB to download, 2.8 GB on disk, 2 to 5 minutes. Delete .venv to undo it."; \
+	echo "Installing TensorFlow and about 75 other packages into .venv with $$chosen:"; \
+	echo "0.8 GB to download, 2.8 GB on disk, 2 to 5 minutes. Delete .venv to undo it."; \
 	"$$chosen" -m venv --clear .venv; \
-	$(BIN) .ci/install.py -e '.[test]'; \
+	$(BIN) .ci/install.py -e '.[train]'; \
 	touch $(INSTALLED)
+
+$(TESTED): $(INSTALLED)
+	@echo "Installing what tests and checks need: 80 packages more, 0.2 GB to download, 0.6 GB on disk."
+	$(BIN) .ci/install.py -e '.[test]'
+	touch $(TESTED)
 
 prepare: $(INSTALLED)
 	$(CLI) prepare $(NAMED) $(if $(DATA),--data '$(DATA)') $(filter-out --resume --overwrite,$(own_args))
@@ -112,38 +119,38 @@ demo: $(INSTALLED)
 	echo "Attention per word: $(FIGURES)/$(DEMO_PHOTO).png and .html"; \
 	echo "The demo took $$(( $$(date +%s) - start )) seconds without installation."
 
-test: $(INSTALLED)
+test: $(TESTED)
 	$(BIN) -m pytest -m '$(QUICK)' $(PARALLEL) $(ARGS)
 
 # Run all that "make test" leaves out, one target after the other; if one fails, the
 # others still run.
-nightly: $(INSTALLED)
+nightly: $(TESTED)
 	$(MAKE) --keep-going -j1 test-nightly test-slow test-jax test-cluster torture \
 	  test-without-siblings \
 	  test-install test-floors JAX_CASES='$(GENERAL)'
 
 # The rest works in a copy without the plug-ins of the package.
-test-without-siblings: $(INSTALLED)
+test-without-siblings: $(TESTED)
 	$(BIN) .ci/without_siblings.py -m '$(QUICK)' $(PARALLEL) $(ARGS)
 
 # Run the further cases of each matrix.
-test-nightly: $(INSTALLED)
+test-nightly: $(TESTED)
 	$(BIN) -m pytest -m 'nightly and $(GENERAL)' $(PARALLEL) $(ARGS)
 
-test-slow: docs-packages
+test-slow: $(TESTED) docs-packages
 	$(BIN) -m pytest -m 'slow and not network and not gpu and not cluster' $(PARALLEL) $(ARGS)
 
 # Install the package in new environments, with packages from PyPI.
-test-install: $(INSTALLED)
+test-install: $(TESTED)
 	$(BIN) -m pytest -m network tests/test_wheel.py $(ARGS)
 
 # Hostile files and callers, kills and full disks; more cases by TORTURE_MINUTES=30.
-torture: $(INSTALLED)
+torture: $(TESTED)
 	TORTURE_MINUTES='$(TORTURE_MINUTES)' $(BIN) -m pytest -m torture -n 2 --dist loadfile \
 	  tests/torture --deselect tests/torture/test_fuzz.py::test_edited_files_are_refused_or_read $(ARGS)
 
 # Change hostile files at random; findings become cases in tests/torture/fuzz_cases/.
-fuzz: $(INSTALLED)
+fuzz: $(TESTED)
 	FUZZ_MINUTES='$(FUZZ_MINUTES)' $(BIN) -m pytest -m torture tests/torture/test_fuzz.py $(ARGS)
 
 # Ask the package index for known holes; print where none answers.
@@ -151,18 +158,18 @@ audit: $(INSTALLED)
 	$(BIN) .ci/audit.py
 
 # Install the lowest versions of setup.cfg into a new environment and run a selection.
-test-floors: $(INSTALLED)
+test-floors: $(TESTED)
 	$(BIN) -m pip install --quiet --disable-pip-version-check uv
 	$(BIN) -m pytest -m network tests/test_floors.py $(ARGS)
 
 # Test the model code, which runs on any Keras backend, on JAX.
-test-jax: $(INSTALLED)
+test-jax: $(TESTED)
 	$(BIN) -m pip install --quiet --disable-pip-version-check -e '.[test,jax]'
 	KERAS_BACKEND=jax $(BIN) -m pytest -m '$(JAX_CASES)' $(PARALLEL) \
 	  $(wildcard $(JAX:%=tests/%.py) $(filter-out %.py,$(JAX:%=tests/%))) $(ARGS)
 
 # Run workers on two nodes of a Ray cluster on this machine, and kill some.
-test-cluster: $(INSTALLED)
+test-cluster: $(TESTED)
 	$(BIN) -m pip install --quiet --disable-pip-version-check -e '.[test,cluster]'
 	$(BIN) -m pytest -m cluster $(ARGS)
 
@@ -190,17 +197,17 @@ docs-packages: $(INSTALLED)
 	  || $(BIN) -m pip install --quiet --disable-pip-version-check -e '.[docs]'
 
 # Run the notebook and store its outputs.
-notebook: $(INSTALLED)
+notebook: $(TESTED)
 	$(BIN) docs/execute_notebook.py
 
 # Lint, and check formatting, the order of imports (the contracts in pyproject.toml) and types.
-check: $(INSTALLED)
+check: $(TESTED)
 	$(BIN) -m ruff check .
 	$(BIN) -m ruff format --check .
 	$(BIN) -c 'from importlinter.cli import lint_imports_command as lint; lint()' --no-logo
 	$(BIN) -m mypy
 
-format: $(INSTALLED)
+format: $(TESTED)
 	$(BIN) -m ruff check --fix .
 	$(BIN) -m ruff format .
 

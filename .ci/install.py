@@ -12,7 +12,7 @@ import time
 from collections import deque
 
 _SHOWN_AT_FAILURE = 25  # lines of pip's output
-_FOUND = re.compile(r"\s*(?:Collecting|Obtaining|Using cached) (\S+)")
+_FOUND = re.compile(r"\s*(?:Collecting|Obtaining) (\S+)")
 _DOWNLOADING = re.compile(r"\s*Downloading (\S+) \(([^)]+)\)")
 _INSTALLING = re.compile(r"Installing collected packages: (.*)")
 

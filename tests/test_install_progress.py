@@ -22,6 +22,8 @@ def test_the_line_names_packages_and_the_present_download(progress):
     progress.read("Obtaining file:///home/me/show_attend_tell\n")
     progress.read("Collecting tensorflow>=2.19 (from show-attend-tell==0.2.0)\n")
     assert progress.line(3) == "   3 s, 2 packages, resolving tensorflow"
+    progress.read("  Using cached tensorflow-2.21.0-cp311-linux.whl.metadata (4 kB)\n")
+    assert progress.line(4) == "   4 s, 2 packages, resolving tensorflow"
     progress.read("  Downloading tensorflow-2.21.0-cp311-linux.whl (573.2 MB)\n")
     assert "downloading tensorflow, 573.2 MB" in progress.line(9)
     progress.read("Collecting tensorflow>=2.19 (from x)\n")

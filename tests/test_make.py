@@ -1,5 +1,6 @@
-"""Which options the targets of the Makefile give to the stages."""
+"""What the targets of the Makefile install, and the options of their stages."""
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -7,18 +8,38 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-pytestmark = [
-    pytest.mark.skipif(shutil.which("make") is None, reason="needs make"),
-    pytest.mark.skipif(
-        not (ROOT / ".venv" / "installed").exists(), reason="needs make's own .venv"
-    ),
-]
+pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
+
+
+@pytest.mark.parametrize(
+    ("target", "extras"),
+    [
+        ("demo", ["train"]),
+        ("train", ["train"]),
+        ("reproduce", ["train"]),
+        ("test", ["train", "test"]),
+        ("check", ["train", "test"]),
+        ("test-slow", ["train", "test"]),
+    ],
+)
+def test_only_tests_and_checks_install_what_they_need(tmp_path, target, extras):
+    for name in ("Makefile", "setup.cfg", "setup.py", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+    printed = subprocess.run(
+        ["make", "--dry-run", target],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+    ).stdout
+    installed = re.findall(r"install\.py -e '\.\[(\w+)\]'", printed)
+    assert installed == extras
 
 
 def stages(*arguments: str) -> dict[str, str]:
     """Return the options of each stage that make would run."""
     printed = subprocess.run(
-        ["make", "--dry-run", "EXPERIMENT=x", *arguments],
+        ["make", "--dry-run", "-o", ".venv/installed", "EXPERIMENT=x", *arguments],
         capture_output=True,
         text=True,
         check=True,

@@ -24,6 +24,8 @@ from PIL import Image, ImageDraw, ImageFont
 from research.freeze.checkout import Checkout
 from research.freeze.documents import commands_of
 
+# The files that say that make's environment is installed.
+_INSTALLED = ("-o", ".venv/installed", "-o", ".venv/installed-for-tests")
 # Verbs that need what no fixture has, and why.
 NOT_RUN = {
     "prepare": "needs a data set",
@@ -202,7 +204,7 @@ class Runner:
             return None, reason
         if words[0] == "make":
             # The file says that the environment is installed; nothing is run.
-            words = ["make", "-n", "-o", ".venv/installed", *words[1:]]
+            words = ["make", "-n", *_INSTALLED, *words[1:]]
             return self._run(words, self.checkout.path)
         if words[0] == "curl":
             self._server = self._server or self._stack.enter_context(self._serve())

@@ -17,14 +17,14 @@ else:
 
 
 class ProgressBar(Bar):
-    """A tqdm bar whose rate and time left ignore pauses and the first update.
+    """A tqdm bar whose rate and time left ignore pauses and compilation.
 
     The first update usually compiles a graph; until then the bar shows "starting".
     """
 
-    def update(self, n: float | None = 1) -> bool | None:
-        """Advance by `n` units."""
-        if not self.disable and self.n == self.initial:
+    def update(self, n: float | None = 1, compiled: bool = False) -> bool | None:
+        """Advance by `n` units, whose time does not count if a graph was compiled."""
+        if not self.disable and (compiled or self.n == self.initial):
             self.exclude_pause()
             self.last_print_n += n or 0
         return super().update(n)
@@ -33,6 +33,7 @@ class ProgressBar(Bar):
         """Ignore the time since the last line, such as a validation."""
         if not self.disable:
             self.last_print_t = time.time()
+            self.last_print_n = self.n  # the units of that time do not count either
 
     @property
     def format_dict(self) -> dict[str, Any]:

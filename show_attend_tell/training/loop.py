@@ -292,10 +292,12 @@ class Trainer:
         position = self.position
         start = position.epoch, position.step_in_epoch
         bar.set_postfix_str("", refresh=False)
+        graphs = self.objective.graphs
         for values in self.objective.updates(*start):
             position.step += 1
             position.step_in_epoch += 1
-            bar.update()
+            bar.update(compiled=self.objective.graphs > graphs)
+            graphs = self.objective.graphs
             if log is not None:
                 log.log_update(position.step, values, self.model.optimizer, bar)
             self._latest = position.step, values

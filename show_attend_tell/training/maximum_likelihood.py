@@ -64,6 +64,11 @@ class Likelihood:
         """Number of updates in an epoch."""
         return self.batches.steps
 
+    @property
+    def graphs(self) -> int:
+        """Number of graphs compiled so far, one for each length."""
+        return len(self._steps)
+
     def updates(self, epoch: int, start: int = 0) -> Iterator[dict]:
         """Apply the updates of an epoch from number `start` on; yield values to log."""
         for x, y in self.batches.prefetched(epoch, start):

@@ -62,6 +62,8 @@ class SelfCritical:
         self.settings = settings
         self._step: Callable | None = None
 
+    graphs = 1  # compiled in the first update
+
     @property
     def steps(self) -> int:
         """Number of updates in an epoch, which shows each photo weight times."""

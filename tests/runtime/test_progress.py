@@ -61,6 +61,17 @@ def test_neither_the_first_update_nor_a_pause_changes_the_time_left(make, clock)
         assert "<08:14,  2.00step/s" in str(bar)
 
 
+def test_the_compilation_of_further_graphs_does_not_change_the_time_left(make, clock):
+    with make() as bar:
+        advance(bar, clock, 8.0)
+        for _ in range(5):
+            advance(bar, clock, 0.5, updates=10)
+            clock.seconds += 9.0
+            bar.update(compiled=True)
+        advance(bar, clock, 0.5)
+        assert "<07:51,  2.00step/s" in str(bar)  # 943 updates of 0.5 s
+
+
 def test_work_done_before_does_not_raise_the_rate(make, clock):
     with make(done=900) as bar:
         advance(bar, clock, 3.0)

@@ -12,6 +12,7 @@ from tiny_training import change_position, read_checkpoint
 from show_attend_tell.config.fields import OptimiserSettings
 from show_attend_tell.config.runs import CHECKPOINT, MODEL
 from show_attend_tell.reference.tensor_file import write_tensors
+from show_attend_tell.runtime.progress import ProgressBar
 from show_attend_tell.training.loop import Trainer
 from show_attend_tell.training.optimizer import make_optimizer
 
@@ -103,6 +104,22 @@ def test_the_bar_of_a_resumed_training_begins_where_it_was(tmp_path, capsys):
     Trainer(Counting([-1.0, -1.0])).run(tmp_path / "x", True, progress=True)
     first, *_ = capsys.readouterr().err.strip().split("\r")
     assert f" {STEPS}/{2 * STEPS} [" in first
+
+
+def test_the_time_left_counts_no_update_that_compiles_a_graph(tmp_path, monkeypatch):
+    compiled = []
+
+    class Lengths(Counting):
+        def updates(self, epoch, start=0):
+            for number, values in enumerate(super().updates(epoch, start)):
+                self.graphs += epoch == 1 and number == 0  # another length of captions
+                yield values
+
+    monkeypatch.setattr(
+        ProgressBar, "update", lambda bar, n=1, **options: compiled.append(options)
+    )
+    run(tmp_path / "x", [-2.0, -1.0], kind=Lengths)
+    assert [options["compiled"] for options in compiled] == [False, False, True, False]
 
 
 def test_training_stops_when_patience_ends_and_stays_stopped(tmp_path):

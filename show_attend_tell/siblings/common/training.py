@@ -48,6 +48,7 @@ class SiblingTask(Task):
     models: TaskModels
     read_split: ReadSplit
     step: Callable
+    graphs = 1  # compiled in the first update
 
     def __init__(self, experiment: AnyExperiment, data: Examples):
         super().__init__(experiment)
