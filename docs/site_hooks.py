@@ -38,8 +38,13 @@ def on_files(files, config):
 
 
 def on_page_markdown(markdown, page, config, files):
-    """Correct relative links between docs/ and the documents outside of it."""
+    """Correct relative links between docs/ and the documents outside of it.
+
+    The report has no table of contents beside it: its first table links to all claims.
+    """
     source = page.file.src_uri
+    if source == "reproduction.md":
+        page.meta["hide"] = ["toc"]
     home = posixpath.dirname(source if source in OUTSIDE else f"docs/{source}")
 
     def corrected(match):

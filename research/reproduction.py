@@ -8,9 +8,10 @@
 A row is an experiment with changed settings and some seeds. To run it is to prepare
 absent data and features, to train the runs ``<row>-seed-<n>``, where interrupted ones
 continue, and to evaluate them. The result of each seed is added to
-``experiments/reproduction/<row>.json``; seeds that it has are skipped. The tables
-of the page are made from these files alone. A row that has all its seeds is measured a
-second time, beside the first: ``second_measurement.py`` compares the two.
+``experiments/reproduction/<row>.json``; seeds that it has are skipped. The page and
+its figures are made from these files alone: ``reproduction_page.py``. A row that has
+all its seeds is measured a second time, beside the first: ``second_measurement.py``
+compares the two.
 """
 
 import argparse
@@ -22,6 +23,20 @@ import subprocess
 import sys
 from pathlib import Path
 
+from reproduction_figures import write_figures
+from reproduction_page import PAGE, heading, page
+from reproduction_rows import (
+    NOT_MEASURED,
+    RESULTS,
+    RUNS,
+    WORK,
+    changes_of,
+    commands,
+    cost,
+    missing_seeds,
+    read_results,
+    read_table,
+)
 from second_measurement import FOLDER, comparison
 
 from show_attend_tell.config import runs
@@ -30,93 +45,16 @@ from show_attend_tell.config.experiments import (
     rename,
     seed_variants,
 )
-from show_attend_tell.config.settings import parse_toml, read_experiment_file
+from show_attend_tell.config.settings import read_experiment_file
 from show_attend_tell.data.features import feature_path
 from show_attend_tell.runtime.errors import ShowAttendTellError, nearest
 from show_attend_tell.runtime.files import atomic_write
 from show_attend_tell.runtime.machine import git_revision
-from show_attend_tell.runtime.table import align, markdown
+from show_attend_tell.runtime.table import align
 from show_attend_tell.training.checkpoint import is_trained
 
-ROOT = Path(__file__).resolve().parents[1]
-RESULTS = ROOT / "experiments" / "reproduction"
-PAGE = ROOT / "docs" / "reproduction.md"
-NOT_RUN = "not run yet"
-VERDICTS = ("reproduced", "partly", "not", "untestable here", "not claimed")
-RUNS = Path("experiments/runs")
-WORK = Path("prepared")
 TRAINED = "trained.json"  # in a run of research/jax_training.py: how it was trained
 _DIGITS = 4  # decimals in result files
-_SHARES = {"exact_match", "pointing", "pointing_centre", "pointing_mass"}
-_HEAD = """\
-# What of the papers reproduces
-
-*Made by `make reproduce` from `experiments/reproduction/`; do not edit it.* Each claim
-has a verdict, the rows that test it and their commands. BLEU (with brevity penalty, PTB
-tokenizer), METEOR and CIDEr are in percent. Brackets are 95 % bootstrap intervals over
-the photos for one model; they do not contain the variation between seeds. Flickr8k is
-measured on its 1,000 dev photos, on which settings were chosen too; the papers measure
-test photos. Features are those of VGG16 in 8 bits, the paper's of VGG19. The last
-column is the git revision, and for figures that were measured earlier the section of
-the log. `make reproduce` of a row that has its results keeps a second measurement in
-`experiments/reproduction/again/`, and prints both with their intervals and a verdict.
-"""
-
-
-def read_table() -> tuple[dict, dict]:
-    """Return the claims and the rows by name."""
-    tables = parse_toml((RESULTS / "rows.toml").read_text(encoding="utf-8"))
-    return tables["claims"], tables["rows"]
-
-
-def read_results() -> dict[str, dict]:
-    """Return the results by row."""
-    files = sorted(RESULTS.glob("*.json"))
-    return {file.stem: json.loads(file.read_text("utf-8")) for file in files}
-
-
-def missing_seeds(row: dict, result: dict) -> list:
-    """Return the seeds of a row without a result; [None] of a row without seeds."""
-    done = {run.get("seed") for run in result.get("runs", [])}
-    return [seed for seed in row.get("seeds", [None]) if seed not in done]
-
-
-def changes_of(name: str, rows: dict, seed: int = 1) -> list[str]:
-    """Return the changed settings of a row, KEY=VALUE.
-
-    ``seed`` is that of the run that training starts from, with ``after``.
-    """
-    row = rows[name]
-    first = []
-    if "of" in row:
-        first = rows[row["of"]].get("set", [])
-    if "after" in row:
-        model = RUNS / f"{row['after']}-seed-{seed}" / runs.MODEL
-        first = [f"training.init_from={model}"]
-    return [*first, *row.get("set", [])]
-
-
-def commands(name: str, rows: dict, seeds: list, data: str = "DIR") -> dict:
-    """Return the arguments of the verbs that measure seeds of a row, by verb.
-
-    ``eval`` has those of each seed.
-    """
-    row = rows[name]
-    run = rows[name].get("of", name)
-    experiment = ["-e", row["experiment"]]
-    changed = changes_of(name, rows, seeds[0])
-    changes = [x for change in changed for x in ("--set", change)]
-    given = ["--data", data] if "data" in row else []
-    changed = [*experiment, *changes]
-    verbs = {"prepare": [*changed, *given], "features": changed}
-    if run == name and not {"model", "script"} & row.keys():
-        several = ["--seeds", ",".join(map(str, seeds)), "--resume"]
-        verbs["train"] = [*experiment, "--name", name, *several, *changes]
-    options = ["--model", row["model"]] if "model" in row else []
-    options += [x for beam in row.get("beams", []) for x in ("--beam", str(beam))]
-    named = [run if seed is None else f"{run}-seed-{seed}" for seed in seeds]
-    options += [*changes, *row.get("eval", [])]
-    return verbs | {"eval": [[*experiment, "--name", n, *options] for n in named]}
 
 
 def run_row(
@@ -249,101 +187,15 @@ def listing(rows: dict, results: dict) -> list[str]:
         result = results.get(name, {})
         missing = missing_seeds(row, result)
         source = result.get("source", "measured")
-        state = source if result else NOT_RUN
+        state = source if result else NOT_MEASURED
         if result and missing:
             state += f", without seed {', '.join(map(str, missing))}"
-        cost = _cost(row, len(row.get("seeds", [0])))
+        spent = cost(row, len(row.get("seeds", [0])))
         trained = result and result["runs"][0].get("training")
         if trained and "of" not in row:
-            cost = f"{trained['seconds']} s, {trained['machine'].split(',')[0]}"
-        lines.append([name, cost, state])
+            spent = f"{trained['seconds']} s, {trained['machine'].split(',')[0]}"
+        lines.append([name, spent, state])
     return align(lines, "lrl")
-
-
-def _cost(row: dict, seeds: int) -> str:
-    minutes = row.get("minutes")
-    return "cost not measured" if minutes is None else f"{minutes * seeds} min"
-
-
-def page(claims: dict, rows: dict, results: dict) -> str:
-    """Return the page in Markdown."""
-    verdicts = [
-        [f"[{claim['title']}](#{_anchor(claim['title'])})", claim["verdict"]]
-        for claim in claims.values()
-    ]
-    lines = [_HEAD, *markdown([["claim", "verdict"], *verdicts])]
-    for key, claim in claims.items():
-        own = [name for name, row in rows.items() if row["claim"] == key]
-        shown = [*claim.get("beside", []), *own]
-        text = f"*{claim['paper']}.* {claim['text']}"
-        verdict = f"**Verdict: {claim['verdict']}.** {claim['reason']}"
-        lines += ["", f"## {claim['title']}", "", text, "", verdict, ""]
-        table = [["measured", "seed", *claim["scores"], "from"]]
-        for name in shown:
-            table += _cells_of(name, rows[name], claim["scores"], results.get(name, {}))
-        lines += markdown(table)
-        for name in own:
-            lines += ["", *_commands_of(name, rows, results.get(name, {}))]
-    return "\n".join(lines) + "\n"
-
-
-def _cells_of(name: str, row: dict, scores: list[str], result: dict) -> list:
-    """Return the cells of a row: of each run, and of the seeds that were not run."""
-    what = f"{row['what']} (`{name}`)"
-    lines = []
-    for run in result.get("runs", []):
-        label = f"{what}, {run['label']}" if "label" in run else what
-        values = [_cell(score, run) for score in scores]
-        origin = _source(run if "revision" in run else result | run)
-        lines.append([label, str(run.get("seed", "")), *values, origin])
-    if missing := missing_seeds(row, result):
-        seeds = "" if missing == [None] else ", ".join(map(str, missing))
-        lines.append([what, seeds, *("-" for _ in scores), f"not run; {_cost(row, 1)}"])
-    return lines
-
-
-def _cell(name: str, run: dict) -> str:
-    if name not in run["scores"]:
-        return ""
-    decimals = 3 if name in _SHARES else 2
-    value = run["scores"][name]
-    text = f"{value:.2g}" if abs(value) < 0.1 else f"{value:.{decimals}f}"
-    if ends := run.get("intervals", {}).get(name):
-        text += " [{:.{d}f}, {:.{d}f}]".format(*ends, d=decimals)
-    return text
-
-
-def _source(run: dict) -> str:
-    if "source" not in run:
-        revision = run["revision"] or "no git repository"
-        training = run.get("training")
-        return f"{revision}, trained on {training['machine']}" if training else revision
-    section = run["source"].removeprefix("LOG.md, section ")
-    link = f"[LOG, {section}](../experiments/LOG.md#{_anchor(section)})"
-    return f"{link}, {run['revision']}"
-
-
-def _commands_of(name: str, rows: dict, result: dict) -> list[str]:
-    row = rows[name]
-    data = " DATA=DIR" if "data" in row else ""
-    lines = [f"    {command}" for command in result.get("commands", [])]
-    found = result.get("runs", [])
-    on_jax = [str(run["seed"]) for run in found if "training" in run]
-    if on_jax and "of" not in row:
-        prepare = commands(name, rows, on_jax)["prepare"]
-        lines += [
-            f"    {shlex.join(['show-attend-tell', 'prepare', *prepare])}",
-            "    KERAS_BACKEND=jax python research/jax_training.py "
-            f"{name} --seeds {','.join(on_jax)}",
-        ]
-    measured = any("revision" in run and "source" not in run for run in found)
-    if measured or not result.get("commands") or missing_seeds(row, result):
-        lines.append(f"    make reproduce ROWS={name}{data}")
-    return lines
-
-
-def _anchor(title: str) -> str:
-    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
 
 
 def next_measurement(
@@ -407,6 +259,7 @@ def main() -> None:
             print("\n".join(comparison(name, scores, first, result)))
     results = read_results()
     if given.names or given.write:
+        write_figures(claims, results, heading)
         atomic_write(PAGE, page(claims, rows, results))
     print("\n".join(listing(rows, results)))
     print("make reproduce ROWS='row row' DATA=<its photos or digits> runs rows.")

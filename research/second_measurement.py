@@ -16,8 +16,8 @@ UNKNOWN = "no interval"
 
 def verdict_of(score: str, first: dict, second: dict) -> str:
     """Return whether a score of two runs agrees, differs, or has no interval."""
-    value = first["scores"][score]
-    other = second["scores"][score]
+    value = float(first["scores"][score])
+    other = float(second["scores"][score])
     intervals = (
         (first.get("intervals", {}).get(score), other),
         (second.get("intervals", {}).get(score), value),
@@ -69,7 +69,7 @@ def _key(run: dict) -> tuple:
 
 
 def _cell(score: str, run: dict) -> str:
-    text = f"{run['scores'][score]:.4g}"
+    text = f"{float(run['scores'][score]):.4g}"
     if ends := run.get("intervals", {}).get(score):
         text += f" [{ends[0]:.4g}, {ends[1]:.4g}]"
     return text

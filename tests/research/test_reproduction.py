@@ -10,6 +10,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import reproduction
+import reproduction_figures as figures
+import reproduction_page as pages
+import reproduction_rows as rows_of
+import second_measurement
 from random_weights import randomised
 
 from show_attend_tell.config.experiments import (
@@ -21,24 +26,108 @@ from show_attend_tell.config.settings import experiment_to_toml
 from show_attend_tell.runtime import plugins
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "research"))
-TOOL = runpy.run_path(str(ROOT / "research" / "reproduction.py"))
-CLAIMS, ROWS = TOOL["read_table"]()
-RESULTS = TOOL["read_results"]()
+CLAIMS, ROWS = rows_of.read_table()
+RESULTS = rows_of.read_results()
 
 
 def test_the_page_is_made_from_the_results():
-    page = TOOL["page"](CLAIMS, ROWS, RESULTS)
-    assert TOOL["PAGE"].read_text("utf-8") == page, "run `make reproduce ARGS=--write`"
+    page = pages.page(CLAIMS, ROWS, RESULTS)
+    assert pages.PAGE.read_text("utf-8") == page, "run `make reproduce ARGS=--write`"
     # Its other row is an evaluation.
     assert "jax_training.py read_words_wide --seeds 1\n" in page
     assert "jax_training.py read_words_wide_iiit5k" not in page
     assert "reproduction.md" in (ROOT / "mkdocs.yml").read_text("utf-8")
-    log = (ROOT / "experiments" / "LOG.md").read_text("utf-8")
-    for result in RESULTS.values():
-        for part in (result, *result["runs"]):
-            section = part.get("source", "").removeprefix("LOG.md, section ")
-            assert not section or f"## {section}\n" in log
+
+
+def test_the_page_opens_with_a_line_for_each_claim():
+    page = pages.page(CLAIMS, ROWS, RESULTS)
+    first_screen, _, sections = page.partition("\n## ")
+    for claim in CLAIMS.values():
+        (line,) = [x for x in first_screen.splitlines() if f"[{claim['title']}]" in x]
+        assert f"| {claim['verdict']} |" in line
+        assert line.endswith(f"| {claim['sentence']} |")
+        assert claim["sentence"].count(".") == 1
+        assert f"## {claim['title']}\n" in sections
+    assert "{" not in first_screen
+    assert len(first_screen.split()) < 1500
+
+
+@pytest.mark.parametrize("key", CLAIMS)
+def test_a_claim_shows_a_short_paragraph_and_folds_the_rest(key):
+    claim = CLAIMS[key]
+    lines = pages.section(key, claim, ROWS, RESULTS)
+    start, end = lines.index("<details markdown>"), lines.index("</details>")
+    shown, folded = lines[:start], lines[start:end]
+    assert len(claim["reason"].split()) <= 75
+    assert sum(line.startswith("| ") for line in shown) <= 14
+    own = [name for name, row in ROWS.items() if row["claim"] == key]
+    for name in own:
+        assert any(f"`{name}`" in line for line in folded)
+        assert any("make reproduce" in x and name in x for x in folded)
+    assert not any(line.startswith("    ") for line in shown)
+
+
+@pytest.mark.parametrize("key", [key for key in CLAIMS if "plot" in CLAIMS[key]])
+def test_the_figure_of_a_claim_shows_its_results(key):
+    shown = figures.plotted(CLAIMS[key], RESULTS)
+    path = figures.FIGURES / figures.figure_name(key)
+    assert shown
+    assert figures.is_current(path, shown), "run `make reproduce ARGS=--write`"
+    assert path.stat().st_size < 50_000
+
+
+def test_no_figure_is_left_of_a_claim_without_one():
+    files = {path.name for path in figures.FIGURES.iterdir()}
+    shown = {key for key, claim in CLAIMS.items() if figures.plotted(claim, RESULTS)}
+    assert files == {figures.figure_name(key) for key in shown}
+
+
+def test_a_figure_is_drawn_again_only_when_its_results_change(tmp_path, monkeypatch):
+    monkeypatch.setattr(figures, "FIGURES", tmp_path)
+    claim = {"shown": {"a": "this"}, "plot": {"score": "CIDEr"}}
+    run = {"seed": 1, "scores": {"CIDEr": 50.0}, "intervals": {"CIDEr": [47.0, 53.0]}}
+    figures.write_figures({"c": claim}, {"a": {"runs": [run]}}, str)
+    text = (tmp_path / "c.svg").read_text("utf-8")
+    assert ">this</text>" in text
+    (tmp_path / "c.svg").write_text(text + "<!-- kept -->")
+    figures.write_figures({"c": claim}, {"a": {"runs": [run]}}, str)
+    assert (tmp_path / "c.svg").read_text("utf-8").endswith("<!-- kept -->")
+    run["scores"]["CIDEr"] = 51.0
+    figures.write_figures({"c": claim}, {"a": {"runs": [run]}}, str)
+    assert not (tmp_path / "c.svg").read_text("utf-8").endswith("<!-- kept -->")
+
+
+def test_curves_have_the_positions_of_their_labels():
+    labels = ["after 10 steps, b", "after 2 steps, b", "after 2 steps, c", "another"]
+    runs = [{"label": x, "scores": {"s": k}} for k, x in enumerate(labels)]
+    plot = {"score": "s", "axis": "steps", "x": r"after (?P<x>\d+) steps, (?P<line>.*)"}
+    claim = {"shown": {"a|another": ""}, "plot": plot}
+    curves = figures.plotted(claim, {"a": {"runs": runs}})["curves"]
+    assert curves == [
+        {"label": "b", "points": [[2, 1], [10, 0]]},
+        {"label": "c", "points": [[2, 2]]},
+    ]
+
+
+def test_a_headline_has_every_seed_and_says_what_was_not_measured():
+    runs = [
+        {"seed": 1, "scores": {"BLEU-4": 20.034}},
+        {"seed": 2, "label": "x", "scores": {"BLEU-4": 1}},
+        {"seed": 3, "scores": {"BLEU-4": "20.30"}},
+    ]
+    results = {"a": {"revision": "r1", "runs": runs}}
+    template = "BLEU-4 {a|BLEU-4}, x {a|x|BLEU-4} at {a|revision}; {b|BLEU-4}"
+    text = pages.headline(template, results)
+    assert text == "BLEU-4 20.03, 20.30, x 1.00 at r1; not measured"
+
+
+def test_a_line_joins_the_scores_of_two_rows_by_seed():
+    first = [{"seed": s, "scores": {"CIDEr": s, "BLEU-4": s}} for s in (1, 2)]
+    second = [{"seed": s, "scores": {"CIDEr": 9, "pointing": s / 10}} for s in (2, 1)]
+    results = {"a": {"runs": first}, "b": {"runs": second}}
+    claim = {"shown": {"a + b": "both"}, "columns": ["CIDEr", "pointing"]}
+    line = ["both", "1.00, 2.00", "0.100, 0.200"]
+    assert pages.small_table(claim, results)[1] == line
 
 
 @pytest.mark.parametrize("key", CLAIMS)
@@ -47,12 +136,13 @@ def test_the_verdict_of_a_claim_follows_from_rows(key):
     own = [name for name, row in ROWS.items() if row["claim"] == key]
     measured = [name for name in own if name in RESULTS]
     assert own
-    assert claim["verdict"] in (*TOOL["VERDICTS"], TOOL["NOT_RUN"])
-    if claim["verdict"] == TOOL["NOT_RUN"]:
+    assert claim["verdict"] in (*rows_of.VERDICTS, rows_of.NOT_MEASURED)
+    if claim["verdict"] == rows_of.NOT_MEASURED:
         assert measured != own
     else:
         assert bool(measured) == (claim["verdict"] != "untestable here")
-    assert not re.search(r"\d\.\d", claim["reason"]), "figures belong in result files"
+    text = " ".join(claim.get(part, "") for part in ("sentence", "reason", "detail"))
+    assert not re.search(r"\d\.\d", text), "figures belong in result files"
     for name in measured:
         for run in RESULTS[name]["runs"]:
             assert any(score in run["scores"] for score in claim["scores"]), name
@@ -69,48 +159,63 @@ def test_the_command_of_a_row_is_valid(name):
     row = ROWS[name]
     require_experiment(row["experiment"])
     assert row["claim"] in CLAIMS
-    load_experiment(row["experiment"], TOOL["changes_of"](name, ROWS))
-    verbs = TOOL["commands"](name, ROWS, row.get("seeds", [None]))
+    load_experiment(row["experiment"], rows_of.changes_of(name, ROWS))
+    verbs = rows_of.commands(name, ROWS, row.get("seeds", [None]))
     assert ("train" in verbs) == (not {"of", "model", "script"} & row.keys())
     if "script" in row:
         assert (ROOT / row["script"].split()[0]).exists()
     for other in (row.get("of"), row.get("after")):
         assert other is None or other in ROWS
-    assert ROWS.keys() >= set(CLAIMS[row["claim"]].get("beside", []))
 
 
 def test_a_row_prepares_the_data_and_features_that_its_settings_name():
-    verbs = TOOL["commands"]("people_lambda", ROWS, [1])
+    verbs = rows_of.commands("people_lambda", ROWS, [1])
     assert "data.name=more" in verbs["prepare"]
-    verbs = TOOL["commands"]("flickr8k_14x14", ROWS, [1])
+    verbs = rows_of.commands("flickr8k_14x14", ROWS, [1])
     assert "encoder.layer=block5_conv3" in verbs["features"]
 
 
 def test_each_seed_starts_from_its_own_run():
-    verbs = TOOL["commands"]("flickr8k_hard", ROWS, [2])
+    verbs = rows_of.commands("flickr8k_hard", ROWS, [2])
     model = "experiments/runs/flickr8k_soft-seed-2/model.safetensors"
     assert f"training.init_from={model}" in verbs["train"]
 
 
-def test_the_table_of_a_claim_begins_with_rows_of_others():
-    row = {"experiment": "scenes", "claim": "b", "what": "this"}
-    claims = {"b": {**CLAIMS["gate"], "scores": ["BLEU-4"], "beside": ["a"]}}
-    rows = {"a": {**row, "claim": "a", "what": "that"}, "c": row}
-    text = TOOL["page"](claims, rows, {})
-    assert text.index("| that (`a`)") < text.index("| this (`c`)")
-    assert "ROWS=c" in text
-    assert "ROWS=a" not in text
-
-
-def test_a_seed_measured_after_one_of_the_log_has_its_revision_and_command():
+def test_a_seed_measured_after_one_of_the_log_has_its_revision():
     row = {"what": "", "seeds": [1, 2]}
     second = {"seed": 2, "scores": {}, "revision": "b"}
-    result = {"source": "LOG.md, section S", "revision": "a", "commands": ["train"]}
+    result = {"source": "experiments/LOG.md of 9d31cb6, S", "revision": "a"}
     result["runs"] = [{"seed": 1, "scores": {}}, second]
-    origins = [line[-1] for line in TOOL["_cells_of"]("row", row, [], result)]
-    assert origins == ["[LOG, S](../experiments/LOG.md#s), a", "b"]
-    commands = ["    train", "    make reproduce ROWS=row"]
-    assert TOOL["_commands_of"]("row", {"row": row}, result) == commands
+    revisions = [line[-1] for line in pages.cells_of("row", row, [], result)]
+    assert revisions == ["a ²", "b"]
+
+
+def test_a_figure_of_others_is_marked():
+    run = {"source": "measured outside this repository", "revision": "a"}
+    assert pages.source_of(run) == "a ³"
+
+
+def test_rows_of_one_data_set_are_one_command():
+    rows = {
+        "a": {"experiment": "scenes", "data": "mnist"},
+        "b": {"experiment": "scenes"},
+        "c": {"experiment": "scenes", "data": "mnist"},
+    }
+    assert pages.commands_of(list(rows), rows, {}) == [
+        "    make reproduce ROWS='a c' DATA=DIR    # DIR: mnist",
+        "    make reproduce ROWS=b",
+    ]
+
+
+def test_the_lines_of_a_claim_are_those_of_rows():
+    for key, claim in CLAIMS.items():
+        shown = claim.get("shown", {})
+        assert set(claim.get("plot", {}).get("lines", [])) <= shown.keys()
+        for line in shown:
+            names = {part.partition("|")[0] for part in line.split(" + ")}
+            assert names <= ROWS.keys(), key
+            measured = [name in RESULTS for name in names]
+            assert bool(rows_of.selected_runs(line, RESULTS)) == all(measured), line
 
 
 def test_every_result_has_a_row():
@@ -133,7 +238,9 @@ def test_a_row_is_trained_and_each_seed_evaluated(tmp_path, monkeypatch):
 
     monkeypatch.setattr(subprocess, "run", run)
     row = {"experiment": "scenes", "seeds": [1, 2], "set": ["training.epochs=3"]}
-    first, second = TOOL["run_row"]("a", {"a": row}, [1, 2], "", ("--cluster", "auto"))
+    first, second = reproduction.run_row(
+        "a", {"a": row}, [1, 2], "", ("--cluster", "auto")
+    )
     monkeypatch.undo()
     verbs = [arguments[0] for arguments in called]
     assert verbs == ["prepare", "features", "train", "eval", "eval"]
@@ -143,12 +250,12 @@ def test_a_row_is_trained_and_each_seed_evaluated(tmp_path, monkeypatch):
     assert first["scores"] == {"BLEU-4": 12.3457}
     assert first["intervals"] == {"BLEU-4": [11, 13]}
     assert second["commands"][-1].endswith("--name a-seed-2 --set training.epochs=3")
-    assert TOOL["missing_seeds"](row, {"runs": [first]}) == [2]
+    assert rows_of.missing_seeds(row, {"runs": [first]}) == [2]
     claims = {"c": {**CLAIMS["soft"], "scores": ["BLEU-4"]}}
     rows = {"a": {**row, "claim": "c", "what": "this", "minutes": 3}}
-    text = TOOL["page"](claims, rows, {"a": {"runs": [first]}})
+    text = pages.page(claims, rows, {"a": {"runs": [first]}})
     assert "| this (`a`) | 1 | 12.35 [11.00, 13.00] |" in text
-    assert "| this (`a`) | 2 | - | not run; 3 min |" in text
+    assert "| `a` | 2 | - | not measured; 3 min |" in text
 
 
 @pytest.mark.parametrize(
@@ -167,13 +274,13 @@ def test_absent_features_of_mirrored_photos_are_extracted(
         called.append(verb)
         return verb
 
-    monkeypatch.setitem(TOOL["run_row"].__globals__, "_run", run)
+    monkeypatch.setattr(reproduction, "_run", run)
     row = {"experiment": "flickr8k_transformer", "seeds": [1]}
     row["set"] = [f"encoder.mirror={mirror}"]
-    assert TOOL["run_row"]("a", {"a": row}, [1]) == []
+    assert reproduction.run_row("a", {"a": row}, [1]) == []
     assert called == verbs
     called.clear()
-    TOOL["run_row"]("b", {"a": row, "b": {**row, "of": "a"}}, [1])
+    reproduction.run_row("b", {"a": row, "b": {**row, "of": "a"}}, [1])
     assert called == ["eval"]
 
 
@@ -191,9 +298,9 @@ def test_data_are_prepared_unless_they_are_those_of_the_row(
     (folder / file).touch()
     called = []
     monkeypatch.setitem(
-        TOOL["run_row"].__globals__, "_run", lambda verb, _: called.append(verb) or verb
+        vars(reproduction), "_run", lambda verb, _: called.append(verb) or verb
     )
-    TOOL["run_row"]("a", {"a": {"experiment": experiment}}, [1])
+    reproduction.run_row("a", {"a": {"experiment": experiment}}, [1])
     assert called[0] == "prepare"
 
 
@@ -202,24 +309,24 @@ def test_a_run_trained_on_jax_is_only_evaluated(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     folder, called = Path("experiments/runs/a-seed-1"), []
     folder.mkdir(parents=True)
-    (folder / TOOL["TRAINED"]).write_text('{"machine": "a GPU"}')
+    (folder / reproduction.TRAINED).write_text('{"machine": "a GPU"}')
 
     def run(verb, arguments):
         called.append(verb)
         (folder / "scores.json").write_text('{"error": 1.5}')
         return verb
 
-    monkeypatch.setitem(TOOL["run_row"].__globals__, "_run", run)
+    monkeypatch.setattr(reproduction, "_run", run)
     row = {"experiment": "ram_mnist", "seeds": [1], "claim": "c", "what": "this"}
     experiment = rename(load_experiment("ram_mnist"), "a-seed-1")
     (folder / "experiment.toml").write_text(experiment_to_toml(experiment))
     with pytest.raises(SystemExit, match="other settings"):
-        TOOL["run_row"]("a", {"a": {**row, "set": ["training.epochs=3"]}}, [1])
+        reproduction.run_row("a", {"a": {**row, "set": ["training.epochs=3"]}}, [1])
     called.clear()
-    (found,) = TOOL["run_row"]("a", {"a": row}, [1])
+    (found,) = reproduction.run_row("a", {"a": row}, [1])
     assert called == ["prepare", "eval"]
     claims = {"c": {**CLAIMS["ram"], "scores": ["error"]}}
-    text = TOOL["page"](claims, {"a": row}, {"a": {"runs": [found]}})
+    text = pages.page(claims, {"a": row}, {"a": {"runs": [found]}})
     assert re.search(r"\| this \(`a`\) \| 1 \| 1.50 \| .*, trained on a GPU \|", text)
 
 
@@ -229,7 +336,7 @@ def measured(tmp_path, monkeypatch):
     name, values = "scenes_soft", {}
     first = RESULTS[name]
     (tmp_path / f"{name}.json").write_text(json.dumps(first))
-    shutil.copy(TOOL["RESULTS"] / "rows.toml", tmp_path)
+    shutil.copy(rows_of.RESULTS / "rows.toml", tmp_path)
 
     def run_row(name, rows, seeds, *options):
         (seed,) = seeds
@@ -239,10 +346,11 @@ def measured(tmp_path, monkeypatch):
         scores = run["scores"] | values
         return [{**run, "revision": "b", "scores": scores, "intervals": intervals}]
 
-    own = TOOL["main"].__globals__
-    monkeypatch.setitem(own, "RESULTS", tmp_path)
-    monkeypatch.setitem(own, "PAGE", tmp_path / "page.md")
-    monkeypatch.setitem(own, "run_row", run_row)
+    monkeypatch.setattr(rows_of, "RESULTS", tmp_path)
+    monkeypatch.setattr(reproduction, "RESULTS", tmp_path)
+    monkeypatch.setattr(reproduction, "PAGE", tmp_path / "page.md")
+    monkeypatch.setattr(figures, "FIGURES", tmp_path / "figures")
+    monkeypatch.setattr(reproduction, "run_row", run_row)
     monkeypatch.setattr(sys, "argv", ["reproduction.py", name])
     return tmp_path, values
 
@@ -257,7 +365,7 @@ def test_a_second_measurement_is_kept_beside_the_first(
     folder, values = measured
     values |= changed
     before = (folder / "scenes_soft.json").read_bytes()
-    TOOL["main"]()
+    reproduction.main()
     printed = capsys.readouterr().out
     assert f"verdict: {verdict}" in printed
     run = RESULTS["scenes_soft"]["runs"][0]
@@ -266,14 +374,14 @@ def test_a_second_measurement_is_kept_beside_the_first(
     second = json.loads((folder / "again" / "scenes_soft.json").read_text())
     assert len(second["runs"]) == len(RESULTS["scenes_soft"]["runs"])
     assert (folder / "scenes_soft.json").read_bytes() == before
-    TOOL["main"]()  # nothing is measured a third time
+    reproduction.main()  # nothing is measured a third time
     printed = capsys.readouterr().out
     assert "measured twice" in printed
     assert f"verdict: {verdict}" in printed
 
 
 def test_scores_without_intervals_have_no_verdict_unless_they_are_equal():
-    verdict_of = TOOL["comparison"].__globals__["verdict_of"]
+    verdict_of = second_measurement.verdict_of
     one = {"scores": {"error": 1.0}}
     assert verdict_of("error", one, {"scores": {"error": 2.0}}) == "no interval"
     assert verdict_of("error", one, one) == "agrees"
