@@ -28,7 +28,7 @@ _WORD_RIDGE = 0.05  # of the regressions of words on z, whose variance is 1
 _LEAST_SHARE = 1 / 300
 _MOST_SHARE = 0.3
 # A logistic regression on log(CIDEr + 0.1) of 120 captions that a person judged; see
-# "Confidence" in experiments/LOG.md.
+# "What a confidence means" in experiments/README.md.
 _SLOPE = 1.30
 _SHIFT = 0.45
 _LEAST_CIDER = 0.1
