@@ -62,19 +62,6 @@ from show_attend_tell.runtime.errors import plural
     help="Let --write-metadata replace a person's descriptions.",
 )
 @cluster_options
-@click.option(
-    "--shard-format",
-    type=click.Choice(["jsonl", "parquet"]),
-    default="jsonl",
-    help="With --cluster: file format of the captions.",
-)
-@click.option(
-    "--price-per-hour",
-    type=click.FloatRange(min=0),
-    metavar="PRICE",
-    help="With --cluster: price of the whole cluster, to print the cost of a "
-    "million photos.",
-)
 @attention_option
 @click.option(
     *("--format", "formats"),
@@ -175,15 +162,15 @@ def caption(photos, request, out, write_metadata, overwrite_metadata, **options)
 
 def _caption_on_cluster(request, photos, out, options) -> None:
     """Caption photos into a folder of shards; exit with 1 if a photo has no caption."""
-    from show_attend_tell.cluster.captions import caption_on_cluster, rate_line
+    from show_attend_tell.cluster.captions import caption_on_cluster
 
-    where = options["cluster"]
-    how = (options["workers"], options["shard_format"])
-    report, rate = caption_on_cluster(where, request, photos, out, *how)
+    report, rate = caption_on_cluster(
+        options["cluster"], request, photos, out, options["workers"]
+    )
     failed = print_failures(report.failures)
     click.echo(report.summary())
     if rate:
-        click.echo(rate_line(rate, options["price_per_hour"]))
+        click.echo(f"{rate:.2f} photos/s, the start of the workers included")
     if failed:
         sys.exit(1)
 

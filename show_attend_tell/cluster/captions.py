@@ -2,11 +2,11 @@
 
 The photos of a run are divided in their order into chunks of :data:`SHARD_PHOTOS`. A
 shard holds the captions of one chunk and is written atomically. Its name,
-``captions-<chunk>-<digest of the photos>.jsonl`` or ``.parquet``, depends on the photos
-alone: two workers that caption the same photos write the same file. ``header.json``
-names the model and the settings of all captions. ``index.json``, written at the end,
-lists the shards, whose order by name is the order of the photos. An interrupted run
-resumes by photo.
+``captions-<chunk>-<digest of the photos>.jsonl``, depends on the photos alone: two
+workers that caption the same photos write the same file. ``header.json`` names the
+model and the settings of all captions. ``index.json``, written at the end, lists the
+shards, whose order by name is the order of the photos. An interrupted run resumes by
+photo.
 
 The numbers of a caption depend, by rounding, on the photo's row in its batch. A chunk
 of photos is therefore captioned in the batches in which one machine would caption it;
@@ -26,14 +26,13 @@ from show_attend_tell.cluster.pool import WorkItem, connected
 from show_attend_tell.data.encoder_identity import identity_difference
 from show_attend_tell.data.manifest import read_manifest
 from show_attend_tell.inference.batch import BatchReport, distinct_photos, made_by
-from show_attend_tell.inference.journal import ENCODING, FIELDS, caption_row, row_line
+from show_attend_tell.inference.journal import ENCODING, caption_row, row_line
 from show_attend_tell.inference.photos import find_photos
 from show_attend_tell.inference.pipeline import load_requested
 from show_attend_tell.inference.request import CaptionRequest
 from show_attend_tell.inference.result import Caption, Failure
 from show_attend_tell.runtime.errors import (
     CaptionError,
-    SetupError,
     one_line,
 )
 from show_attend_tell.runtime.files import TEMPORARY, atomic_path, atomic_write, locked
@@ -94,18 +93,6 @@ def shard_writer(
     return write
 
 
-def rate_line(rate: float, price_per_hour: float | None = None) -> str:
-    """Return the photos per second and the cost in one line.
-
-    ``price_per_hour`` is the price of the whole cluster, in any currency.
-    """
-    line = f"{rate:.2f} photos/s, the start of the workers included"
-    if price_per_hour is not None:
-        cost = price_per_hour / 3600 / rate * 1e6
-        line += f"; {cost:,.2f} per million photos"
-    return line
-
-
 def find_all_photos(paths: Iterable[str | os.PathLike]) -> list[Path | Failure]:
     """Return the photos of files, folders and manifests, with absolute paths.
 
@@ -129,7 +116,6 @@ def caption_on_cluster(
     paths: Iterable[str | os.PathLike],
     out: str | Path,
     workers: int | None = None,
-    form: str = "jsonl",
 ) -> tuple[BatchReport, float]:
     """Write the captions of photos as shards in a folder; resume an interrupted run.
 
@@ -139,7 +125,6 @@ def caption_on_cluster(
         paths: see :func:`find_all_photos`; all nodes see the photos.
         out: the folder, which all nodes see.
         workers: number of workers; by default one per processor.
-        form: ``jsonl`` or ``parquet``.
 
     Returns:
         The counts, and the photos captioned per second without the driver's start.
@@ -161,14 +146,13 @@ def caption_on_cluster(
         out = Path(out)
         failures = {}
         written = 0
-        with caption_folder(out, {"made_by": author, "format": form}) as shards:
+        with caption_folder(out, {"made_by": author}) as shards:
             stored = set().union(*shards.values())
-            text = _stored_path if form == "parquet" else str
             paths = [photo for photo in photos if not isinstance(photo, Failure)]
-            present = frozenset(path for path in paths if text(path) in stored)
+            present = frozenset(path for path in paths if str(path) in stored)
             counts = {name: len(shard) for name, shard in shards.items()}
             done = cluster.run(
-                shard_writer, arguments, _items(photos, present, out, form), workers
+                shard_writer, arguments, _items(photos, present, out), workers
             )
             with progress_bar(
                 len(photos), "photo", "caption", done=len(present)
@@ -193,7 +177,7 @@ def caption_on_cluster(
 
 
 def _items(
-    photos: Sequence[Path | Failure], present: frozenset[Path], out: Path, form: str
+    photos: Sequence[Path | Failure], present: frozenset[Path], out: Path
 ) -> Iterator[WorkItem]:
     """Yield the chunks with a photo that has no caption yet."""
     for number, first in enumerate(range(0, len(photos), SHARD_PHOTOS)):
@@ -202,62 +186,31 @@ def _items(
         if not absent:
             continue
         paths = [str(photo) for photo in absent if not isinstance(photo, Failure)]
-        file = out / shard_name(number, paths, form)
+        file = out / shard_name(number, paths)
         # The header and photos show whether a worker sees the same folders.
         files = out / HEADER, *paths
         payload = file, chunk, present.intersection(chunk)
         yield WorkItem(f"photos of {file.name}", payload, files)
 
 
-def shard_name(chunk: int, paths: Sequence[str], form: str) -> str:
+def shard_name(chunk: int, paths: Sequence[str]) -> str:
     """Return the name of the shard that holds a chunk's photos."""
     text = "\n".join(paths).encode(**ENCODING)
-    return f"captions-{chunk:06d}-{hashlib.sha256(text).hexdigest()[:16]}.{form}"
+    return f"captions-{chunk:06d}-{hashlib.sha256(text).hexdigest()[:16]}.jsonl"
 
 
 def write_shard(path: Path, rows: Iterable[dict]) -> None:
-    """Write the rows of captions as JSON Lines or Parquet, by the ending of the path.
+    """Write the rows of captions as JSON Lines.
 
     Several processes may write the same path.
 
     Raises:
-        SetupError: pyarrow, which writes Parquet, cannot be imported.
         OSError: the file cannot be written.
     """
     with atomic_path(path, unique=True) as temporary:
-        if path.suffix == ".parquet":
-            _write_parquet(temporary, list(rows))
-        else:
-            temporary.write_bytes("".join(map(row_line, rows)).encode(**ENCODING))
+        temporary.write_bytes("".join(map(row_line, rows)).encode(**ENCODING))
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
-
-
-def _pyarrow():
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError as error:
-        raise SetupError(
-            f"Parquet needs pyarrow, which cannot be imported ({one_line(error)}); "
-            "run `pip install 'show-attend-tell[cluster]'`, or choose jsonl"
-        ) from None
-    return pyarrow
-
-
-def _write_parquet(path: Path, rows: list[dict]) -> None:
-    pyarrow = _pyarrow()
-    number = pyarrow.float64()
-    text = pyarrow.string()
-    kinds = {"log_prob": number, "score": number, "confidence": number}
-    schema = pyarrow.schema([(name, kinds.get(name, text)) for name in FIELDS])
-    stored = [{**row, "path": _stored_path(row["path"])} for row in rows]
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(stored, schema), path)
-
-
-def _stored_path(path: str | Path) -> str:
-    """Return a path for Parquet, which refuses bytes that are not UTF-8."""
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def read_shard(path: Path) -> list[dict]:
@@ -267,8 +220,6 @@ def read_shard(path: Path) -> list[dict]:
         CaptionError: the shard is damaged.
     """
     with reading(path, CaptionError, "delete it and run the same command again"):
-        if path.suffix == ".parquet":
-            return _pyarrow().parquet.read_table(path).to_pylist()
         lines = read_text_bytes(path).decode(**ENCODING).split("\n")[:-1]
         rows = [json.loads(line) for line in lines]
         if not all(isinstance(row["path"], str) for row in rows):
@@ -282,15 +233,14 @@ def caption_folder(path: Path, header: dict) -> Iterator[dict[str, set[str]]]:
 
     Args:
         path: the folder.
-        header: ``made_by``, the model and the settings of all captions, and ``format``,
-            ``jsonl`` or ``parquet``.
+        header: ``made_by``, the model and the settings of all captions.
 
     Yields:
-        Name of each shard -> its photos, as their paths are stored.
+        Name of each shard -> its photos, as texts.
 
     Raises:
         CaptionError: another process writes the folder, or it holds something else,
-            or captions made with another model, other settings or in another format.
+            or captions made with another model or other settings.
         OSError: the folder cannot be read or written.
     """
     header_file = path / HEADER
@@ -319,5 +269,5 @@ def caption_folder(path: Path, header: dict) -> Iterator[dict[str, set[str]]]:
             )
         for temporary in path.glob(f"{TEMPORARY}*"):  # of killed processes
             temporary.unlink(missing_ok=True)
-        files = sorted(path.glob(f"captions-*.{header['format']}"))
+        files = sorted(path.glob("captions-*.jsonl"))
         yield {file.name: {row["path"] for row in read_shard(file)} for file in files}
