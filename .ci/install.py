@@ -13,6 +13,7 @@ from collections import deque
 
 _SHOWN_AT_FAILURE = 25  # lines of pip's output
 _FOUND = re.compile(r"\s*(?:Collecting|Obtaining) (\S+)")
+_CACHED = re.compile(r"\s*Using cached (\S+)")
 _DOWNLOADING = re.compile(r"\s*Downloading (\S+) \(([^)]+)\)")
 _INSTALLING = re.compile(r"Installing collected packages: (.*)")
 
@@ -29,15 +30,26 @@ class Progress:
         """Update the state by one line of pip's output."""
         self.last.append(line.rstrip())
         if match := _DOWNLOADING.match(line):
-            name = match[1].rpartition("/")[2].split("-")[0]
+            name = self._add_file(match[1])
             self.doing = f"downloading {name}, {match[2]}"
         elif match := _INSTALLING.match(line):
             count = len(match[1].split(","))
             self.doing = f"unpacking {count} packages, the longest part"
+        elif match := _CACHED.match(line):
+            self._add_file(match[1])
         elif match := _FOUND.match(line):
             name = re.split(r"[<>=!~;\[]", match[1])[0]
-            self.packages.add(name)
+            self._add(name)
             self.doing = f"resolving {name}"
+
+    def _add_file(self, file: str) -> str:
+        """Count the package of a wheel, or of its metadata; return its name."""
+        name = file.rpartition("/")[2].split("-")[0]
+        self._add(name)
+        return name
+
+    def _add(self, name: str) -> None:
+        self.packages.add(re.sub(r"[-_.]+", "-", name).lower())
 
     def line(self, seconds: float) -> str:
         """Return the moving line."""

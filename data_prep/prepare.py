@@ -30,7 +30,7 @@ from data_prep.sources.published import (
 )
 from show_attend_tell.runtime import plugins
 from show_attend_tell.runtime.errors import DataError
-from show_attend_tell.runtime.files import locked
+from show_attend_tell.runtime.files import locked, remove_empty
 
 # Keyed by `data.source` of an experiment.
 SOURCES: dict[str, Callable[[Preparation], Prepared]] = {
@@ -77,8 +77,12 @@ def prepare(
         experiment, data, folder, on_problem == "refuse", progress, limit
     )
     taken = DataError(f"{folder}: another process is preparing it; wait for its end")
-    with locked(folder / ".prepare.lock", taken):
-        prepared = _prepare_source(experiment.data.source)(preparation)
+    try:
+        with locked(folder / ".prepare.lock", taken):
+            prepared = _prepare_source(experiment.data.source)(preparation)
+    except BaseException:
+        remove_empty(folder, folder.parent)
+        raise
     return dataclasses.replace(prepared, seconds=time.monotonic() - started)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from show_attend_tell.cli.options import (
+    CONTINUES,
     PATH,
     FilesVerb,
     attention_option,
@@ -23,9 +24,7 @@ from show_attend_tell.cli.options import (
 from show_attend_tell.runtime.errors import plural
 
 
-@click.command(
-    cls=FilesVerb, interrupted="run the same command again; with --out it continues"
-)
+@click.command(cls=FilesVerb, interrupted=CONTINUES)
 @click.argument("photos", nargs=-1, required=True, type=PATH, metavar="PHOTO...")
 @request_options
 @click.option(

@@ -15,7 +15,7 @@ from show_attend_tell.config import MOST_BEAM
 from show_attend_tell.runtime import plugins
 from show_attend_tell.runtime.tensorflow_startup import start_keras
 
-_SHIPPED = ("Transformer", "LSTM")  # the choices on the page, of pretrained.NAMES
+_SHIPPED = ("Transformer", "LSTM")  # the choices on the page, of pretrained.PACKAGED
 _LOCAL = ("127.0.0.1", "localhost", "::1")
 
 
@@ -45,12 +45,12 @@ def demo(models, encoder_weights, host, port, queue) -> None:
     package: the best-scoring one, a Transformer, and the paper's LSTM.
     """
     from show_attend_tell.deployment.server.serve import server_of, take_port
-    from show_attend_tell.models.pretrained import NAMES, shipped_model
+    from show_attend_tell.models.pretrained import PACKAGED, shipped_model
 
     if models:
         named = dict(zip(_names(models), models, strict=True))
     else:
-        named = dict(zip(_SHIPPED, map(shipped_model, NAMES), strict=True))
+        named = dict(zip(_SHIPPED, map(shipped_model, PACKAGED), strict=True))
     with take_port(host, port) as taken:
         hosts = [*_LOCAL, "[::1]"] if host in _LOCAL else ["*"]
         app = _load(named, encoder_weights, queue, hosts)

@@ -76,8 +76,13 @@ for verb in (caption, compare, convert, demo, doctor, export, download):
     cli.add_command(verb)
 
 
-def _exit_interrupted(arguments: Sequence[str] | None, terminated: bool) -> None:
-    """Print how to continue the interrupted verb, and exit."""
+def _exit_interrupted(
+    arguments: Sequence[str] | None, terminated: bool, error: BaseException | None
+) -> None:
+    """Print how to continue the interrupted verb, and exit.
+
+    A note of the interruption is the verb's own account of what there is to continue.
+    """
     words = sys.argv[1:] if arguments is None else arguments
     context = click.Context(cli)
     verbs = (cli.get_command(context, word) for word in words)
@@ -85,6 +90,11 @@ def _exit_interrupted(arguments: Sequence[str] | None, terminated: bool) -> None
     remedy = START_OVER if verb is None else verb.interrupted
     if verb is features and "--overwrite" in words:
         remedy = "run it again without --overwrite to continue"
+    if verb is caption and not any(word.startswith("--out") for word in words):
+        remedy = START_OVER
+    while error is not None:
+        remedy = next(iter(getattr(error, "__notes__", ())), remedy)
+        error = error.__cause__
     click.echo(f"{'terminated' if terminated else 'interrupted'}; {remedy}", err=True)
     sys.exit(_TERMINATED if terminated else _INTERRUPTED)
 
@@ -144,13 +154,13 @@ def _run(arguments: Sequence[str] | None, received: list[int]) -> None:
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
-    except (click.Abort, KeyboardInterrupt):
-        _exit_interrupted(arguments, bool(received))
+    except (click.Abort, KeyboardInterrupt) as error:
+        _exit_interrupted(arguments, bool(received), error)
     except (SystemError, RuntimeError) as error:  # C code raises them when interrupted
         cause = error.__cause__ or error.__context__
         if not (received or isinstance(cause, KeyboardInterrupt)):
             raise
-        _exit_interrupted(arguments, bool(received))
+        _exit_interrupted(arguments, bool(received), cause)
     except BrokenPipeError:  # the reading program, such as head, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)

@@ -3,13 +3,16 @@
 import functools
 import os
 import sys
+import time
 from pathlib import Path
 
 import click
 
 from show_attend_tell.cli.captioning import CAPTIONING, tasks
 from show_attend_tell.cli.options import (
+    CONTINUES,
     PATH,
+    START_OVER,
     Verb,
     cluster_options,
     encoder_weights_option,
@@ -21,6 +24,7 @@ from show_attend_tell.cli.options import (
     runs_option,
     work_option,
 )
+from show_attend_tell.config.runs import CHECKPOINT
 from show_attend_tell.runtime.tensorflow_startup import start_keras
 
 _MOST_UNLIKE = 200  # pictures of each kind unlike the training photos
@@ -127,7 +131,30 @@ def train(
         open_runs(series, variants, resume, overwrite)
         _train_several(series, variants, cluster, workers)
         return
-    _print_training(train(settings, work, runs, resume, overwrite))
+    started = time.time()  # file systems round to a second
+    try:
+        done = train(settings, work, runs, resume, overwrite)
+    except KeyboardInterrupt as error:
+        file = Path(runs) / settings.name / CHECKPOINT
+        written = file.is_file() and (resume or file.stat().st_mtime > started - 1)
+        error.add_note(_how_to_continue(written, resume, overwrite))
+        raise
+    _print_training(done)
+
+
+def _how_to_continue(written: bool, resume: bool, overwrite: bool) -> str:
+    """Return how the user continues an interrupted training.
+
+    Args:
+        written: whether it has written a checkpoint.
+        resume: whether it was resumed.
+        overwrite: whether it replaces an earlier run.
+    """
+    if not written:
+        return f"there is no checkpoint yet; {START_OVER}"
+    if resume:
+        return CONTINUES
+    return f"continue with --resume{' in place of --overwrite' if overwrite else ''}"
 
 
 def _train_several(series, variants, cluster: str | None, workers: int | None) -> None:

@@ -72,6 +72,34 @@ def rename(experiment: AnyExperiment, name: str) -> AnyExperiment:
     return experiment_from_dict(values, "--name")
 
 
+def nearest_shipped(experiment: AnyExperiment) -> tuple[str, Tables]:
+    """Return the shipped experiment with the fewest other settings, and these.
+
+    The settings are the experiment's own, table.key -> value, without its name.
+    """
+    own = _flat(experiment)
+    found: list[tuple[str, Tables]] = []
+    for name, file in shipped_experiments().items():
+        try:
+            shipped = read_experiment_file(file)
+        except ConfigError:  # of a plug-in that is not installed
+            continue
+        if shipped.task == experiment.task:
+            theirs = _flat(shipped)
+            others = {k: x for k, x in own.items() if k not in theirs or theirs[k] != x}
+            found.append((name, others))
+    return min(found, key=lambda pair: len(pair[1]), default=("no shipped one", {}))
+
+
+def _flat(experiment: AnyExperiment) -> Tables:
+    return {
+        f"{table}.{key}": value
+        for table, values in experiment_to_dict(experiment).items()
+        if isinstance(values, dict)
+        for key, value in values.items()
+    }
+
+
 def seed_variants(
     experiment: AnyExperiment, seeds: Iterable[int]
 ) -> list[AnyExperiment]:

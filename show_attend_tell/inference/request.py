@@ -67,7 +67,8 @@ class CaptionRequest:
     """
 
     models: tuple[Path, ...] = _option(
-        "A .safetensors file, `shipped` or `shipped-lstm`, in place of the default "
+        "A .safetensors file, a run, or `shipped`, `shipped-lstm` or, in a checkout, "
+        "`flickr8k` or `flickr8k-lstm`, in place of the default "
         "model; repeatable, to average the word probabilities of several models.",
         default=(),
         flag="--model",

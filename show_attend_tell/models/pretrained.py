@@ -44,8 +44,15 @@ FLICKR8K_LSTM = FLICKR8K.with_name("flickr8k_lstm.safetensors")
 CARD = SHIPPED.with_name("MODEL_CARD.md")
 DEFAULT = "shipped"
 _MODEL = "model.safetensors"  # in a folder
-NAMES = (DEFAULT, "shipped-lstm")  # in place of a file or a run
-PRESETS = {path.stem: path for path in (SHIPPED, SHIPPED_LSTM, FLICKR8K, FLICKR8K_LSTM)}
+# In place of a file or a run, and of a preset.
+PRESETS = {
+    DEFAULT: SHIPPED,
+    "shipped-lstm": SHIPPED_LSTM,
+    "flickr8k": FLICKR8K,
+    "flickr8k-lstm": FLICKR8K_LSTM,
+}
+NAMES = tuple(PRESETS)
+PACKAGED = NAMES[:2]  # also outside of a checkout
 _BODY = """\
 # {title}
 
@@ -68,17 +75,18 @@ def shipped_model(name: str = DEFAULT) -> Path:
     """Return the path of a model in the package.
 
     Args:
-        name: ``shipped``, the model with the best scores, a Transformer; or
-            ``shipped-lstm``, the paper's decoder.
+        name: ``shipped``, the model with the best scores, a Transformer;
+            ``shipped-lstm``, the paper's decoder; or ``flickr8k`` or
+            ``flickr8k-lstm``, the same of Flickr8k alone, in a checkout.
 
     Raises:
         SetupError: the installation has no such model.
     """
-    path = dict(zip(NAMES, (SHIPPED, SHIPPED_LSTM), strict=True))[name]
+    path = PRESETS[name]
     if not path.is_file():
         raise SetupError(
-            f"{path}: this installation has no pretrained model; train one and "
-            "pass its file as --model"
+            f"{path}: this installation has no model {name!r}; name another, or train "
+            "one and pass its file as --model"
         )
     return path
 

@@ -30,10 +30,24 @@ def quote(value: object, limit: int = 80) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return ``, nearest: <known name>``, empty if no known name is similar."""
+    """Return ``, nearest: <known name>``, empty if no known name is similar.
+
+    An abbreviated key of a table is similar too: the initials of its words, such as
+    ``training.lr`` for ``training.learning_rate``, or one of its words.
+    """
     lower = {each.lower(): each for each in known}
-    close = difflib.get_close_matches(name.lower(), lower, n=1)
+    close = [each for each in lower if _abbreviates(name.lower(), each)]
+    close = close or difflib.get_close_matches(name.lower(), lower, n=1)
     return f", nearest: {lower[close[0]]}" if close else ""
+
+
+def _abbreviates(name: str, known: str) -> bool:
+    """Return whether TABLE.KEY abbreviates another key of the same table."""
+    table, _, key = name.rpartition(".")
+    other, _, whole = known.rpartition(".")
+    words = whole.split("_")
+    initials = "".join(word[:1] for word in words)
+    return bool(table) and table == other and key in (initials, *words)
 
 
 def plural(count: int, noun: str) -> str:

@@ -253,6 +253,13 @@ def locked(path: str | Path, taken: Exception, seconds: float = 0) -> Iterator[N
         lock.release()
 
 
+def remove_empty(*folders: Path) -> None:
+    """Remove folders that have neither files nor folders, in this order."""
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+
+
 def _remove(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)

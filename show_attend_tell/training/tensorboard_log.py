@@ -11,6 +11,7 @@ from tensorboard.plugins import projector
 from tensorboard.plugins.hparams import api as hparams
 from tqdm import tqdm
 
+from show_attend_tell.config.experiments import nearest_shipped
 from show_attend_tell.config.settings import (
     AnyExperiment,
     Experiment,
@@ -39,6 +40,7 @@ MEASURED = 64  # validation photos whose attention goes into the histograms
 VIEW = 256  # pixels of the longest side of a photo in a panel
 DPI = 75  # resolution of the panels, so that a run stays small
 WORDS = 1000  # most frequent words in the projector, so that a run stays small
+_LONGEST_CHANGES = 200  # characters
 _VECTORS = "embedding.tsv"
 _NAMES = "embedding-words.tsv"
 
@@ -54,6 +56,9 @@ class CurveLog:
     def __init__(self, folder: Path, experiment: AnyExperiment):
         self.folder = folder
         self.experiment = experiment
+        # Without a chart, as the value is always 0.
+        without_penalty = getattr(experiment.training, "doubly_stochastic", None) == 0
+        self.constant = {"attention_loss"} if without_penalty else set()
         resumed = any(folder.glob(PATTERN))
         self.writer = tf.summary.create_file_writer(str(folder))
         if resumed:  # the settings are in the first file; step 0 would be a step back
@@ -76,7 +81,8 @@ class CurveLog:
         bar.set_postfix_str(f"loss {float(values['loss']):.2f}", refresh=False)
         with self.writer.as_default(step=step):
             for name, value in values.items():
-                tf.summary.scalar(f"train/{name}", value)
+                if name not in self.constant:
+                    tf.summary.scalar(f"train/{name}", value)
             rate = np.asarray(optimizer.learning_rate)
             tf.summary.scalar("train/learning_rate", float(rate))
             norm = np.asarray(optimizer.gradient_norm)
@@ -169,15 +175,32 @@ class TrainingLog(CurveLog):
 
 
 def hyperparameters(experiment: Any) -> dict[str, bool | int | float | str]:
-    """Return the settings with one value that is not the default, table.key -> value.
+    """Return ``changed`` and the settings in use, table.key -> value.
 
-    TensorBoard has a column for each, before the scores: all would hide those.
+    TensorBoard shows five columns, first those that differ among the runs, for which
+    every run must have them, then by name: ``changed`` comes before the tables.
     """
-    return {
-        f"{table.name}.{field.name}": value
-        for table in dataclasses.fields(experiment)
-        if dataclasses.is_dataclass(settings := getattr(experiment, table.name))
-        for field in dataclasses.fields(settings)
-        if (value := getattr(settings, field.name)) != field.default
-        and isinstance(value, bool | int | float | str)
-    }
+    unused = set()
+    if experiment.task == "caption":
+        if experiment.model.attention != "hard":
+            unused.add("hard")
+        if experiment.training.objective != "distil":
+            unused.add("distillation")
+        if experiment.model.decoder != "transformer":
+            unused.add("transformer")
+    values: dict[str, bool | int | float | str] = {"changed": _changes(experiment)}
+    for table in dataclasses.fields(experiment):
+        settings = getattr(experiment, table.name)
+        if dataclasses.is_dataclass(settings) and table.name not in unused:
+            for field in dataclasses.fields(settings):
+                value = getattr(settings, field.name)
+                if isinstance(value, bool | int | float | str):
+                    values[f"{table.name}.{field.name}"] = value
+    return values
+
+
+def _changes(experiment: Any) -> str:
+    """Return what differs from the nearest shipped experiment, after its name."""
+    name, changes = nearest_shipped(experiment)
+    listed = [f"{key} = {value}" for key, value in changes.items()]
+    return ", ".join([name, *listed])[:_LONGEST_CHANGES]

@@ -2,9 +2,11 @@
 
 import functools
 import io
+import os
 import signal
 import sys
 import time
+from unittest import mock
 
 import click
 import pytest
@@ -12,6 +14,7 @@ import tiny_run
 import tiny_training
 
 from show_attend_tell.cli import main as cli
+from show_attend_tell.config.runs import CHECKPOINT
 from show_attend_tell.config.settings import experiment_to_toml
 
 
@@ -42,8 +45,50 @@ def test_train_writes_its_checkpoint_at_sigterm(run, monkeypatch, tmp_path):
     file.write_text(experiment_to_toml(tiny_run.experiment()))
     code, _, err = run("train", "-e", file, "--work", work, "--runs", runs)
     assert code == 143
-    assert err.splitlines()[-1].startswith("terminated; continue with --resume")
+    assert err.splitlines()[-1] == "terminated; continue with --resume"
     assert tiny_training.read_checkpoint(runs)[1]["step"] == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "written", "line"),
+    [
+        ([], True, "continue with --resume"),
+        ([], False, "there is no checkpoint yet; run the same command again"),
+        (["--overwrite"], True, "continue with --resume in place of --overwrite"),
+        (["--overwrite"], "before", "there is no checkpoint yet; run the same"),
+        (["--resume"], "before", "run the same command again to continue"),
+    ],
+)
+def test_the_line_of_training_knows_whether_there_is_a_checkpoint(
+    run, monkeypatch, tmp_path, options, written, line
+):
+    file = tmp_path / "scenes" / CHECKPOINT
+    file.parent.mkdir()
+    if written == "before":
+        file.touch()
+        os.utime(file, (1, 1))
+
+    def train(*arguments):
+        if written is True:
+            file.touch()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("show_attend_tell.training.train.train", train)
+    code, _, err = run("train", "--runs", tmp_path, *options)
+    assert code == 130
+    assert err.splitlines()[-1].startswith(f"interrupted; {line}")
+
+
+@pytest.mark.parametrize(
+    ("options", "line"), [([], "start over"), (["--out", "x.csv"], "continue")]
+)
+def test_captions_continue_if_they_are_written_to_a_file(
+    run, monkeypatch, options, line
+):
+    monkeypatch.setattr(
+        cli.cli.commands["caption"], "invoke", mock.Mock(side_effect=KeyboardInterrupt)
+    )
+    assert run("caption", "a.jpg", *options)[2].strip().endswith(line)
 
 
 @pytest.mark.parametrize("verb", sorted(cli.cli.commands))
@@ -64,7 +109,7 @@ def test_the_remedy_of_an_interruption_is_that_of_the_verb(run, monkeypatch, ver
     assert code == 130
     assert err.count("interrupted; ") == 1
     assert ("--resume" in err) == (verb == "train")
-    continued = {"train", "prepare", "features", "download", "caption", "demo"}
+    continued = {"train", "prepare", "features", "download", "demo"}
     assert ("start over" in err) == (verb not in continued)
     if verb == "features":
         last = run(verb, "--overwrite")[2].strip()

@@ -226,6 +226,9 @@ def test_single_settings_can_be_changed(small_file):
     ("change", "message"),
     [
         ("training.epoch=3", "training.epoch: unknown key, nearest: training.epochs"),
+        ("training.lr=3", "lr: unknown key, nearest: training.learning_rate"),
+        ("training.wd=3", "wd: unknown key, nearest: training.weight_decay"),
+        ("training.rate=3", "rate: unknown key, nearest: training.learning_rate"),
         ("trainings.epochs=3", "trainings: unknown key, nearest: training"),
         ("epochs=3", "epochs: unknown key, nearest: training.epochs"),
         ("model.zzzz=3", "model.zzzz: unknown key; remove it"),

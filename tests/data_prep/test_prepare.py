@@ -99,6 +99,18 @@ def test_a_limit_keeps_the_first_photos_of_each_split(prepare_flickr8k, packed):
         assert len(list((report.folder / "photos").iterdir())) == len(photos)
 
 
+def test_a_preparation_that_fails_leaves_no_folder(tmp_path):
+    work = tmp_path / "work"
+    with refused(DataError):
+        prepare(an_experiment("flickr8k"), tmp_path / "absent", work)
+    assert not work.exists()
+    (work / "tiny").mkdir(parents=True)
+    (work / "tiny" / "notes").touch()
+    with refused(DataError):
+        prepare(an_experiment("flickr8k"), tmp_path / "absent", work)
+    assert [file.name for file in (work / "tiny").iterdir()] == ["notes"]
+
+
 def test_a_limited_set_without_a_data_folder_is_a_part_of_the_prepared_one(
     prepare_flickr8k, tmp_path
 ):

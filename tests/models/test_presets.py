@@ -18,7 +18,7 @@ from tensor_files import repack, unpacked
 from show_attend_tell.config.runs import find_model
 from show_attend_tell.inference.pipeline import load
 from show_attend_tell.models.captioner import Captioner
-from show_attend_tell.models.pretrained import CARD, PRESETS
+from show_attend_tell.models.pretrained import CARD, NAMES, PRESETS, model_path
 from show_attend_tell.runtime.errors import ModelFileError
 
 IDENTITY = {"encoder_identity": {"network": "VGG16", "layer": "block5_conv3"}}
@@ -60,7 +60,7 @@ def test_a_folder_holds_the_captioner_in_kerashubs_layout(rng, tmp_path, kind):
         assert_equal_leaves(loaded.get_weights(), model.get_weights())
 
 
-@pytest.mark.parametrize("name", others_nightly(PRESETS, kept=("everyday",)))
+@pytest.mark.parametrize("name", others_nightly(PRESETS, kept=("shipped",)))
 def test_a_packaged_model_writes_the_same_captions_from_its_folder(name, tmp_path):
     Captioner.from_preset(name).save_to_preset(tmp_path / "pushed")
     card, text = front_matter(tmp_path / "pushed"), CARD.read_text("utf-8")
@@ -77,9 +77,16 @@ def test_a_packaged_model_writes_the_same_captions_from_its_folder(name, tmp_pat
     assert found.confidence is not None
 
 
+@pytest.mark.parametrize("name", PRESETS)
+def test_models_have_one_name_on_the_command_line_and_as_presets(name, tmp_path):
+    assert name in NAMES
+    assert model_path(name, tmp_path) == PRESETS[name]
+    assert "everyday" not in NAMES  # the files' names are no second set
+
+
 def test_a_name_that_is_no_preset_is_refused_in_one_line(tmp_path):
     for name in ("flikr8k", tmp_path, "", "a\nb"):
-        with refused(ModelFileError, "`preset` must be everyday or"):
+        with refused(ModelFileError, "`preset` must be shipped or shipped-lstm or"):
             Captioner.from_preset(name)
 
 

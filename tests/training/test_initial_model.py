@@ -10,7 +10,7 @@ from tiny_training import assert_resumes, go, score_in_turn
 
 from show_attend_tell.cli.main import main
 from show_attend_tell.data.vocabulary import Vocabulary
-from show_attend_tell.models.pretrained import NAMES, model_path, shipped_model
+from show_attend_tell.models.pretrained import PACKAGED, model_path, shipped_model
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import ModelFileError, TrainingError
 from show_attend_tell.training import initial_model
@@ -80,7 +80,7 @@ def test_the_saved_model_has_its_share_of_the_initial_weights(
 
 
 def test_the_shipped_model_is_found_by_its_name(tmp_path):
-    for name in NAMES:
+    for name in PACKAGED:
         start = load_captioner(path := model_path(name, tmp_path))
         assert path == shipped_model(name)
         kind = type(start.decoder).__name__

@@ -13,10 +13,13 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.plugins.hparams import plugin_data_pb2
 from tiny_captioner import build
 
+from show_attend_tell.config.experiments import load_experiment
 from show_attend_tell.data.splits import load_splits, open_features
 from show_attend_tell.data.vocabulary import SPECIAL
 from show_attend_tell.training import tensorboard_log
+from show_attend_tell.training.divergence import EVERY
 from show_attend_tell.training.tensorboard_log import (
+    CurveLog,
     TrainingLog,
     hyperparameters,
 )
@@ -86,18 +89,37 @@ def test_the_bar_shows_the_loss_and_absent_photos_are_one_warning(logged):
     assert "photo-13.png: no such photo" in str(photo[1])
 
 
-def test_settings_other_than_the_default_are_hyperparameters(events):
+def test_what_was_changed_is_the_first_hyperparameter_and_others_are_complete(events):
     tag = "_hparams_/session_start_info"
     content = events.SummaryMetadata(tag).plugin_data.content
     info = plugin_data_pb2.HParamsPluginData.FromString(content).session_start_info
     assert info.group_name
     assert info.hparams["training.learning_rate"].number_value == pytest.approx(0.02)
-    assert "model.attention" not in info.hparams  # the default
+    # Also defaults: TensorBoard shows a setting first if it differs among the runs.
+    assert info.hparams["model.attention"].string_value == "soft"
+    assert not any(name.startswith("transformer.") for name in info.hparams)
+    assert min(info.hparams) == "changed"  # TensorBoard sorts by name
+    scenes = load_experiment("scenes", ["training.epochs=3", "training.seed=7"])
+    changed = "scenes, training.seed = 7, training.epochs = 3"
+    assert hyperparameters(scenes)["changed"] == changed
     row = hyperparameters(tiny_run.experiment())
     assert (row["data.name"], row["model.dropout"]) == ("made-up", 0.2)
     assert all(isinstance(value, bool | int | float | str) for value in row.values())
     (settings,) = events.Tensors("settings")
     assert b"learning_rate = 0.02" in settings.tensor_proto.string_val[0]
+
+
+def test_a_loss_that_is_always_0_has_no_chart(tmp_path):
+    optimizer = mock.Mock(learning_rate=0.1, gradient_norm=1.0)
+    for weight, present in ((1.0, True), (0.0, False)):
+        chosen = tiny_run.experiment(training={"doubly_stochastic": weight})
+        folder = tmp_path / str(weight)
+        with CurveLog(folder, chosen) as log:
+            values = {"loss": 1.0, "attention_loss": 0.0}
+            log.log_update(EVERY, values, optimizer, mock.Mock())
+        found = EventAccumulator(str(folder)).Reload().Tags()["tensors"]
+        assert ("train/attention_loss" in found) == present
+        assert "train/loss" in found
 
 
 def test_the_projector_finds_the_words_and_their_vectors(logged, model):

@@ -40,6 +40,9 @@ Pair = tuple[float, float]
 UPSAMPLING = 16  # 2**4 pixels to a location, Sec. 5.4
 VEIL = 0.3  # brightness of a pixel without attention
 GLOW = 0.3  # white mixed into the pixel with most, so that it shows on dark photos too
+DARK = 64  # mean brightness, of 255, below which a photo is lifted under attention
+LIFTED = 100  # to this mean: a usual photo's, so that its veiled parts stay visible
+MOST_LIFT = 8.0
 MOST_COLUMNS = 7
 
 _SUFFIX = 10  # bytes reserved in a file name for the format
@@ -271,8 +274,20 @@ def attention_map(weights: np.ndarray) -> np.ndarray:
     return drawn
 
 
+def lift_of(pixels: np.ndarray) -> float:
+    """Return the factor by which a photo is brighter under attention; 1 unless dark.
+
+    Args:
+        pixels: (H, W, 3) uint8.
+    """
+    mean = float(np.asarray(Image.fromarray(pixels).convert("L")).mean())
+    return 1.0 if mean >= DARK else min(MOST_LIFT, LIFTED / max(mean, 1))
+
+
 def overlay(pixels: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Dim a photo where attention is low and lighten it where attention is high.
+
+    A dark photo is brighter, or its dimmed part would be black.
 
     Args:
         pixels: (H, W, 3) uint8.
@@ -285,7 +300,8 @@ def overlay(pixels: np.ndarray, weights: np.ndarray) -> np.ndarray:
     size = (int(width), int(height))
     mask = Image.fromarray(np.rint(weights * 255).astype(np.uint8))
     mask = mask.resize(size, Image.Resampling.BILINEAR)
-    photo = Image.fromarray(pixels).resize(size, Image.Resampling.BICUBIC)
+    lifted = np.minimum(pixels * lift_of(pixels), 255).astype(np.uint8)
+    photo = Image.fromarray(lifted).resize(size, Image.Resampling.BICUBIC)
     dimmed = np.asarray(photo.convert("L"), np.float64)[:, :, None] * VEIL
     lit = np.asarray(photo) * (1 - GLOW) + 255 * GLOW
     share = np.asarray(mask, np.float64)[:, :, None] / 255

@@ -24,6 +24,7 @@ from show_attend_tell.inference.visualization.attention_figure import (
     UPSAMPLING,
     VEIL,
     attention_map,
+    lift_of,
     region_note,
     shown_gates,
 )
@@ -125,6 +126,7 @@ def photo_values(
     return {
         "name": name,
         "photo": f"data:image/jpeg;base64,{content}",
+        "lift": round(lift_of(pixels), 2),
         "size": [width, height],
         "grid": list(grid),
         "confidence": None,

@@ -7,6 +7,7 @@ import pytest
 
 from show_attend_tell.inference.visualization.attention_figure import (
     head_rows,
+    lift_of,
     maps_figure,
 )
 
@@ -40,6 +41,20 @@ def test_each_panel_is_bright_where_its_weight_is_large(weights):
     assert shown[40:, :24].mean() > 2 * shown[:24, 72:].mean()
     even = figure.axes[0].images[0].get_array()
     assert np.ptp(even.astype(float)) == 0
+
+
+def test_the_photo_is_seen_under_the_heads_of_a_dark_photo(weights, rng):
+    weights[:] = 0
+    weights[:, :, :, 1, 0] = 1  # all but the lower left is veiled
+    night = rng.integers(0, 40, (64, 96, 3), np.uint8)
+    figure = maps_figure(night, WORDS, head_rows(weights, 1, 2))
+    shown = figure.axes[0].images[0].get_array().astype(float)
+    day = rng.integers(60, 140, (64, 96, 3), np.uint8)
+    figure = maps_figure(day, WORDS, head_rows(weights, 1, 2))
+    usual = figure.axes[0].images[0].get_array().astype(float)
+    assert shown[:24, 72:].mean() > 0.8 * usual[:24, 72:].mean() > 20
+    assert np.ptp(shown[:24, 72:]) > 20  # not a flat grey
+    np.testing.assert_array_equal(lift_of(day), 1)
 
 
 def test_labels_of_a_panorama_do_not_overlap(weights):

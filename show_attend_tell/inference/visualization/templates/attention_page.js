@@ -70,7 +70,7 @@ class Beam {
     const { size: [width, height], grid } = this.photo;
     seen.style.aspectRatio = `${width} / ${height}`;
     if (!this.rank) seen.style.maxWidth = `min(34rem, 70vh * ${width / height})`;
-    const image = make("img", "", seen);
+    const image = this.image = make("img", "", seen);
     image.src = this.photo.photo;
     image.alt = this.rank ? "" : `Photo ${this.photo.name}: ${this.data.text}`;
     this.canvas = make("canvas", "", seen);
@@ -94,7 +94,8 @@ class Beam {
       button.setAttribute("aria-pressed", "false");
       button.setAttribute("aria-label", `${word}, ${this.numbers(t)}`);
       make("i", "", button).style.setProperty("--p", `${100 * this.data.p[t]}%`);
-      button.onmouseenter = () => this.photo.show(this.rank, t);
+      /* A page that loads or scrolls under a resting pointer shows the photo. */
+      button.onmousemove = () => this.photo.show(this.rank, t);
       button.onfocus = () => this.photo.show(this.rank, t);
       button.onclick = () => this.photo.show(this.rank, t);
       return button;
@@ -132,6 +133,7 @@ class Beam {
       button.tabIndex = k === (t ?? 0) ? 0 : -1;
     });
     this.word = t;
+    this.image.style.filter = t === null ? "" : `brightness(${this.photo.lift})`;
     this.report();
     this.outline();
     this.fade(t === null ? null : this.map(t));

@@ -51,7 +51,8 @@ function showWord() {
     button.type = "button";
     button.textContent = character;
     button.setAttribute("aria-label", `${character}, ${percentOf(k)} percent`);
-    button.addEventListener("pointerenter", (event) => {
+    // Not "pointerenter", which also comes when a character appears under a resting pointer.
+    button.addEventListener("pointermove", (event) => {
       if (event.pointerType === "mouse") showCharacter(k);
     });
     for (const kind of ["click", "focus"]) button.addEventListener(kind, () => showCharacter(k));
