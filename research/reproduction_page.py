@@ -30,6 +30,7 @@ _HEADINGS = {
     "SNR, 1": "SNR, 1 sample",
     "SNR, 5": "SNR, 5 samples",
     "SNR, 20": "SNR, 20 samples",
+    "attention_entropy": "entropy of attention",
     "bound": "bound, nats",
     "distinct": "distinct captions",
     "error": "error, %",

@@ -35,7 +35,11 @@ from show_attend_tell.evaluation.report import (
     location_parts,
     make_report,
 )
-from show_attend_tell.evaluation.validation import best_words, generate_captions
+from show_attend_tell.evaluation.validation import (
+    attention_statistics,
+    best_words,
+    generate_captions,
+)
 from show_attend_tell.models.generator import Generator
 from show_attend_tell.models.pretrained import model_path
 from show_attend_tell.models.saving import load_generator
@@ -43,6 +47,30 @@ from show_attend_tell.runtime.errors import DataError, EvaluationError
 from show_attend_tell.runtime.progress import progress_bar
 
 _DIGITS = 6  # decimals of log-probabilities in files
+
+
+@dataclasses.dataclass
+class _Generated:
+    """Captions of a split, and what was measured while they were generated.
+
+    Args:
+        captions: photo id -> caption.
+        log_probs: their log p in nats.
+        pointing: photo id -> scores of mentions, see :func:`make_report`; None where no
+            boxes are known.
+        regions: the result of :func:`probes.measure_regions`, empty if no photo has
+            objects.
+        notes: lines about the captions.
+        attention_entropy: the mean normalised entropy of attention over all words; None
+            of a model without attention.
+    """
+
+    captions: dict[str, str]
+    log_probs: list[float]
+    pointing: dict[str, np.ndarray] | None
+    regions: dict
+    notes: tuple[str, ...]
+    attention_entropy: float | None
 
 
 def evaluate(
@@ -119,9 +147,7 @@ def evaluate(
         with runs.lock_results(folder):
             pass  # refused now rather than after all captions
         started = time.monotonic()
-        captions, log_probs, pointing, regions, notes = _generate(
-            generator, reader, data, decoding, people, progress
-        )
+        generated = _generate(generator, reader, data, decoding, people, progress)
     seconds = round(time.monotonic() - started, 1)
     suffix = f"-beam-{decoding.beam}" if decoding != experiment.decoding else ""
     if len(files) > 1:
@@ -133,8 +159,10 @@ def evaluate(
     suffix += "" if reranker is None else "-reranked"
     suffix += "".join(f"-{part}" for part in location_parts(decoding))
     folder.mkdir(parents=True, exist_ok=True)
+    captions = generated.captions
+    log_probs = [round(log_prob, _DIGITS) for log_prob in generated.log_probs]
     entries = [
-        {"image_id": photo, "caption": caption, "log_prob": round(log_prob, _DIGITS)}
+        {"image_id": photo, "caption": caption, "log_prob": log_prob}
         for (photo, caption), log_prob in zip(captions.items(), log_probs, strict=True)
     ]
     runs.write_json(folder / f"captions-{split}{suffix}.json", entries)
@@ -144,6 +172,9 @@ def evaluate(
     if reranker is not None:
         made |= {"reranker": str(reranker), "rerank_weight": decoding.rerank_weight}
     made |= decoding_record(decoding) | {"seconds": seconds}
+    if generated.attention_entropy is not None:
+        made["attention_entropy"] = generated.attention_entropy
+    notes = generated.notes
     if missing := [photo.id for photo in photos if photo.id not in captions]:
         absent = f"{len(missing)} photos of {split} without features or captions"
         notes = (f"{absent} were left out: {missing[0]} ...", *notes)
@@ -154,8 +185,8 @@ def evaluate(
         tokenizer,
         spice,
         made,
-        pointing,
-        regions,
+        generated.pointing,
+        generated.regions,
         notes,
     )
     runs.write_json(folder / f"scores{suffix}.json", report.to_dict())
@@ -240,22 +271,15 @@ def _generate(
     decoding: DecodingSettings,
     people: dict[str, list[Box]] | None,
     progress: bool,
-) -> tuple[
-    dict[str, str], list[float], dict[str, np.ndarray] | None, dict, tuple[str, ...]
-]:
-    """Generate all captions; keep of their attention only the scores of mentions.
-
-    Returns:
-        Photo id -> caption; their log p in nats; photo id -> scores of mentions, see
-        :func:`make_report`; the result of :func:`probes.measure_regions`, empty if no
-        photo has objects; and notes.
-    """
+) -> _Generated:
+    """Generate all captions; keep of their attention only the scores of mentions."""
     mapped = data.photos if model.attends else []  # of other models alpha is uniform
     targets, notes = find_targets(mapped, model.encoder_identity, people)
     if people is not None and not mapped:
         notes = ("no pointing: the model has no attention",)
     sentences = []
     log_probs = []
+    entropies = []
     pointing = {}
     title = f"{data.name}, beam {decoding.beam}"
     count = len(data.photos)
@@ -270,6 +294,8 @@ def _generate(
                     pointing[photo.id] = point(caption, drawn, model.grid, target)
             sentences += words
             log_probs += part.log_probs[:, 0].tolist()
+            if mapped and alpha.shape[-1] > 1:
+                entropies.append(attention_statistics(part)["entropy"])
             bar.update(len(words))
     ids = [photo.id for photo in data.photos]
     captions = dict(zip(ids, map(" ".join, sentences), strict=True))
@@ -288,4 +314,5 @@ def _generate(
             notes += ("no pointing: no caption names an object of its photo",)
     if not has_objects and (people is None or not mapped):
         pointing = None
-    return captions, log_probs, pointing, regions, notes
+    entropy = float(np.concatenate(entropies).mean()) if entropies else None
+    return _Generated(captions, log_probs, pointing, regions, notes, entropy)

@@ -146,6 +146,24 @@ def test_scores_json_has_every_metric_and_the_origin_of_the_scores(original, rep
     assert report.distinct == len(set(captions)) / 4
 
 
+def test_scores_have_the_mean_entropy_of_attention_over_words(
+    original, report, compiled
+):
+    experiment = EXPERIMENT
+    identity = compiled.generator.encoder_identity
+    with splits.open_features(experiment, original.work, identity=identity) as reader:
+        (data,) = splits.load_splits(experiment, original.work, ["val"], reader)
+        rows, decoding = data.rows, experiment.decoding
+        parts = list(generate_captions(compiled.generator, reader, rows, decoding))
+    terms = []
+    for part in parts:
+        for alpha, length in zip(part.alpha[:, 0], part.lengths[:, 0], strict=True):
+            for a in alpha[:length].astype(float):  # (L,) of one word
+                terms.append(-(a * np.log(a)).sum() / np.log(len(a)))
+    assert report.made["attention_entropy"] == pytest.approx(np.mean(terms), rel=1e-6)
+    assert 0 < report.to_dict()["attention_entropy"] <= 1
+
+
 def test_every_score_has_an_interval(original, report):
     saved = original.saved("scores.json")["intervals"]
     assert (saved["level"], saved["resamples"]) == (0.95, 1000)
@@ -250,8 +268,9 @@ def remove_attention(place: Place) -> None:
 def test_without_attention_scenes_have_no_regions_or_pointing(place, report):
     with_objects(place, report.captions, [0, 0, *PHOTO])
     remove_attention(place)
-    found = place.evaluate().scores
-    assert not {"region_control", "pointing", "pointing_centre"} & found.keys()
+    found = place.evaluate().to_dict()
+    absent = {"region_control", "pointing", "pointing_centre", "attention_entropy"}
+    assert not absent & found.keys()
     assert "exact_match" in found
 
 

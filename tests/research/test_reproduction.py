@@ -212,10 +212,10 @@ def test_the_lines_of_a_claim_are_those_of_rows():
         shown = claim.get("shown", {})
         assert set(claim.get("plot", {}).get("lines", [])) <= shown.keys()
         for line in shown:
-            names = {part.partition("|")[0] for part in line.split(" + ")}
-            assert names <= ROWS.keys(), key
-            measured = [name in RESULTS for name in names]
-            assert bool(rows_of.selected_runs(line, RESULTS)) == all(measured), line
+            names = [part.partition("|")[0] for part in line.split(" + ")]
+            assert ROWS.keys() >= set(names), key
+            found = rows_of.selected_runs(line, RESULTS)
+            assert bool(found) == (names[0] in RESULTS), line
 
 
 def test_every_result_has_a_row():
