@@ -20,8 +20,9 @@ from show_attend_tell.runtime.files import atomic_path
 from show_attend_tell.runtime.folders import is_left_alone, walk_folders
 from show_attend_tell.runtime.progress import progress_bar
 from show_attend_tell.runtime.untrusted import (
-    DAMAGED,
     MAX_TEXT_BYTES,
+    ZIP_FAULTS,
+    open_zip,
     read_member,
     read_text_bytes,
     reading,
@@ -154,7 +155,7 @@ def visible_members(path: Path, problems: Problems) -> Iterator[Packed]:
     """
     with (
         reading(path, DataError, "download the archive again"),
-        zipfile.ZipFile(path) as archive,
+        open_zip(path) as archive,
     ):
         members = archive.infolist()
     for member in members:
@@ -291,7 +292,7 @@ class DataFolder:
             title = f"unpacking {path.name}"
             bar = progress_bar(len(entries), "photo", title, shown=progress)
             try:
-                with bar, zipfile.ZipFile(path) as archive:
+                with bar, open_zip(path) as archive:
                     for name, packed in entries:
                         target = self._unpacked / name
                         fault = _unpack_entry(archive, packed.member, target)
@@ -302,7 +303,7 @@ class DataFolder:
                             )
                             damaged.add(target)
                         bar.update()
-            except DAMAGED as error:
+            except (OSError, ValueError) as error:
                 raise DataError(
                     f"{path}: cannot be unpacked into {self._unpacked}: "
                     f"{one_line(error)}"
@@ -321,7 +322,7 @@ def _unpack_entry(
             temporary.open("wb") as file,
         ):
             shutil.copyfileobj(packed, file)
-    except DAMAGED as error:
+    except (OSError, ValueError, *ZIP_FAULTS) as error:
         if isinstance(error, OSError) and error.errno not in _FAULTS_OF_ENTRIES:
             raise
         return one_line(error)
@@ -340,7 +341,7 @@ def read_text(place: Path | Packed) -> TextFile:
     label = f"{place.archive}:{place.member.filename}" if packed else str(place)
     with reading(label, DataError, "convert it to UTF-8 text, or get it again"):
         if packed:
-            with zipfile.ZipFile(place.archive) as archive:
+            with open_zip(place.archive) as archive:
                 content = read_member(archive, place.member.filename, MAX_TEXT_BYTES)
         else:
             content = read_text_bytes(place)

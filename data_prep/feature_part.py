@@ -35,6 +35,7 @@ import numpy as np
 from show_attend_tell.data.features import index_digest
 from show_attend_tell.runtime.errors import DataError
 from show_attend_tell.runtime.files import durable_path, fault_of_locks
+from show_attend_tell.runtime.hdf5_objects import hdf5_faults, own_dataset
 from show_attend_tell.runtime.untrusted import reading
 
 COMPRESSION = hdf5plugin.Blosc(
@@ -115,12 +116,17 @@ class Part(NamedTuple):
             DataError: it is damaged, or holds other photos or another encoder's.
         """
         with self.open() as file:
-            problems = file["problems"].asstr()[:].tolist()
-            checksums = file["checksums"][:].tolist()
-            rows = {len(problems), len(checksums), len(file["features"])}
-            if rows != {len(self.image_ids)}:
+            names = ("problems", "checksums", "features")
+            columns = {name: own_dataset(file, name) for name in names}
+            with hdf5_faults():
+                rows = {column.shape[:1] for column in columns.values()}
+            if rows != {(len(self.image_ids),)}:
                 raise ValueError("of another number of photos")
-            if file.attrs["digest"] != self.digest(problems, checksums):
+            with hdf5_faults():
+                problems = columns["problems"].asstr()[:].tolist()
+                checksums = columns["checksums"][:].tolist()
+                digest = file.attrs["digest"]
+            if digest != self.digest(problems, checksums):
                 raise ValueError("its digest differs")
         return problems, checksums
 

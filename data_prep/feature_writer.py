@@ -45,6 +45,7 @@ from show_attend_tell.runtime.files import (
     durable_path,
     locked,
 )
+from show_attend_tell.runtime.hdf5_objects import hdf5_faults, own_dataset
 from show_attend_tell.runtime.progress import progress_bar
 from show_attend_tell.runtime.untrusted import parse_json, read_text_bytes, reading
 
@@ -53,6 +54,19 @@ PART_ROWS = 256  # photos: half a minute of VGG16 on one core, 5 MB
 # Bytes of HDF5's structures: of the file, and for each row of its indices and texts.
 _OVERHEAD = 1 << 16
 _ROW_OVERHEAD = 256
+
+
+def read_header(file: Path, remedy: str) -> dict:
+    """Return the header of a folder of parts.
+
+    Raises:
+        DataError: it is absent or malformed.
+    """
+    with reading(file, DataError, remedy):
+        header = parse_json(read_text_bytes(file))
+        if not isinstance(header, dict) or not isinstance(header.get("identity"), dict):
+            raise ValueError("`identity` must be an object")
+    return header
 
 
 class FeatureWriter:
@@ -173,10 +187,7 @@ class FeatureWriter:
         }
 
     def _verify_header(self, expected: dict) -> None:
-        with reading(self.header_file, DataError, _REMEDY):
-            header = parse_json(read_text_bytes(self.header_file))
-            if not isinstance(header["identity"], dict):
-                raise ValueError("`identity` must be an object")
+        header = read_header(self.header_file, _REMEDY)
         if header == expected:
             return
         theirs = header.pop("identity")
@@ -270,9 +281,11 @@ class FeatureWriter:
         features = create_features(file, shape, dtype=np.float16)
         for number in self._numbers:
             with self.part(number).open() as source:
+                stored = own_dataset(source, "features")
                 for place, row in enumerate(self.rows(number)):
                     at = (place, 0, 0)
-                    mask, chunk = source["features"].id.read_direct_chunk(at)
+                    with hdf5_faults():
+                        mask, chunk = stored.id.read_direct_chunk(at)
                     if zlib.crc32(chunk, mask) != checksums[row]:
                         raise ValueError("its checksum differs")
                     features.id.write_direct_chunk((row, 0, 0), chunk, mask)

@@ -11,10 +11,16 @@ from pathlib import Path
 
 import h5py
 
-from data_prep.feature_writer import FeatureWriter
+from data_prep.feature_writer import FeatureWriter, read_header
 from show_attend_tell.data.features import parts_folder
 from show_attend_tell.runtime.errors import DataError
-from show_attend_tell.runtime.untrusted import parse_json, read_text_bytes, reading
+from show_attend_tell.runtime.hdf5_objects import hdf5_faults, own_dataset
+from show_attend_tell.runtime.untrusted import (
+    is_text,
+    parse_json,
+    read_text_bytes,
+    reading,
+)
 
 _REMEDY = "delete the folder and extract the features again"
 INDEX = "index.h5"
@@ -45,19 +51,25 @@ def join_shards(folder: Path) -> Path:
         raise DataError(f"{path}: already present; delete it, or {folder}")
     if (folder / STORE).exists():
         with reading(folder / STORE, DataError, _REMEDY):
-            url = parse_json(read_text_bytes(folder / STORE))["url"]
+            store = parse_json(read_text_bytes(folder / STORE))
+            if not isinstance(store, dict) or not is_text(store.get("url")):
+                raise ValueError("`url` must be a text")
         raise DataError(
-            f"{folder}: its shards are in {url}; copy them into this folder, delete "
-            f"{STORE}, and run the command again"
+            f"{folder}: its shards are in {store['url']}; copy them into this folder, "
+            f"delete {STORE}, and run the command again"
         )
     if not (folder / INDEX).exists():
         raise DataError(f"{folder}: incomplete, without {INDEX}; {_REMEDY}")
-    with reading(folder, DataError, _REMEDY):
-        header = parse_json(read_text_bytes(folder / HEADER))
-        with h5py.File(folder / INDEX, "r", locking=False) as index:
-            image_ids = index["image_ids"].asstr()[:].tolist()
-        writer = FeatureWriter(path, header["identity"], image_ids, header["mirrored"])
-        writer.part_rows = int(header["part"])
+    header = _read_header(folder / HEADER)
+    with (
+        reading(folder / INDEX, DataError, _REMEDY),
+        h5py.File(folder / INDEX, "r", locking=False) as index,
+    ):
+        column = own_dataset(index, "image_ids")
+        with hdf5_faults():
+            image_ids = column.asstr()[:].tolist()
+    writer = FeatureWriter(path, header["identity"], image_ids, header["mirrored"])
+    writer.part_rows = header["part"]
     with writer:
         try:
             for number in writer.missing:
@@ -68,6 +80,24 @@ def join_shards(folder: Path) -> Path:
             shutil.rmtree(parts_folder(path), ignore_errors=True)
             raise
     return path
+
+
+def _read_header(file: Path) -> dict:
+    """Return the header of a folder of shards, with values of the right types."""
+    header = read_header(file, _REMEDY)
+    identity = header["identity"]
+    grid = identity.get("grid")
+    sizes = [header.get("part"), identity.get("width")]
+    if isinstance(grid, list) and len(grid) == 2:
+        sizes += grid
+    else:
+        sizes.append(None)
+    with reading(file, DataError, _REMEDY):
+        if not all(isinstance(size, int) and size > 0 for size in sizes):
+            raise ValueError("`part`, `grid` and `width` must be integers above 0")
+        if not isinstance(header.get("mirrored"), bool):
+            raise ValueError("`mirrored` must be true or false")
+    return header
 
 
 def _link_or_copy(source: Path, target: Path) -> None:

@@ -221,8 +221,10 @@ def read_shard(path: Path) -> list[dict]:
     """
     with reading(path, CaptionError, "delete it and run the same command again"):
         lines = read_text_bytes(path).decode(**ENCODING).split("\n")[:-1]
-        rows = [json.loads(line) for line in lines]
-        if not all(isinstance(row["path"], str) for row in rows):
+        rows = [parse_json(line) for line in lines]
+        if not all(
+            isinstance(row, dict) and isinstance(row.get("path"), str) for row in rows
+        ):
             raise ValueError("`path` must be a text")
         return rows
 

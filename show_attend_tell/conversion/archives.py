@@ -7,6 +7,7 @@ Archives unpack to a size in proportion to the file. A ``.npz`` file holds array
 import contextlib
 import io
 import math
+import tokenize
 import zipfile
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -14,7 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from show_attend_tell.runtime.untrusted import parse_json, read_member, require_regular
+from show_attend_tell.runtime.untrusted import (
+    as_value_error,
+    open_zip,
+    parse_json,
+    read_member,
+    require_regular,
+)
 
 _HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
@@ -33,11 +40,11 @@ def open_archive(
         names: the names that members may have; any by default.
 
     Raises:
-        OSError, ValueError, zipfile.BadZipFile: the file is absent or no archive, has
-            a member twice or of another name, or is larger than its limits.
+        OSError, ValueError: the file is absent or no archive, has a member twice or of
+            another name, or is larger than its limits.
     """
     require_regular(path)
-    with zipfile.ZipFile(path) as archive:
+    with open_zip(path) as archive:
         listed = archive.namelist()
         if len(set(listed)) < len(listed):
             raise ValueError("it holds a member twice")
@@ -61,8 +68,7 @@ def read_arrays(
         form: the required ``format``.
 
     Raises:
-        OSError, ValueError, KeyError, zipfile.BadZipFile: the file cannot be read, or
-            has another format.
+        OSError, ValueError: the file cannot be read, or has another format.
     """
     members = {f"{name}.npy" for name in (*names, "about")}
     with open_archive(path, members) as archive:
@@ -79,14 +85,16 @@ def parse_array(content: bytes) -> np.ndarray:
     """Return the array of a ``.npy`` file.
 
     Raises:
-        ValueError, SyntaxError: the content is no array, holds objects, or has another
-            size than its header states; nothing is allocated for that size.
+        ValueError: the content is no array, holds objects, or has another size than its
+            header states; nothing is allocated for that size.
     """
     file = io.BytesIO(content)
     version = np.lib.format.read_magic(file)
     if version not in _HEADERS:
         raise ValueError(f"an array of version {version}")
-    shape, _, dtype = _HEADERS[version](file)
+    # NumPy evaluates the header as Python.
+    with as_value_error(SyntaxError, tokenize.TokenError, TypeError, IndexError):
+        shape, _, dtype = _HEADERS[version](file)
     size = len(content) - file.tell()
     if dtype.hasobject or math.prod(shape) * dtype.itemsize != size:
         raise ValueError(f"an array of {dtype} and shape {shape} in {size} bytes")

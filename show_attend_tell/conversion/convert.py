@@ -1,7 +1,6 @@
 """Convert a file, a run or a preset of version 0.3 into ``.safetensors`` files."""
 
 import contextlib
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -23,7 +22,11 @@ from show_attend_tell.reference.tensor_file import SUFFIX, current_path
 from show_attend_tell.runtime import plugins
 from show_attend_tell.runtime.errors import ModelFileError
 from show_attend_tell.runtime.files import atomic_write
-from show_attend_tell.runtime.untrusted import read_text_bytes, require_regular
+from show_attend_tell.runtime.untrusted import (
+    open_zip,
+    read_text_bytes,
+    require_regular,
+)
 
 _CHECKPOINT = "checkpoint.npz"
 # Keys that runs of version 0.3 hold, and the values without effect.
@@ -116,7 +119,7 @@ def _convert_file(source: Path, target: Path, network: str | None) -> list[str]:
         raise ModelFileError(
             f"{source}: must end with .keras, .npz or .h5, as files of version 0.3 do"
         )
-    with conversion_of(source), zipfile.ZipFile(source) as archive:
+    with conversion_of(source), open_zip(source) as archive:
         members = set(archive.namelist())
     if "position.json" in members:
         raise ModelFileError(_checkpoint_note(source))

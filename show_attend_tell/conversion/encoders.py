@@ -15,9 +15,13 @@ from show_attend_tell.reference.encoder_file import digests_of, write_encoder
 from show_attend_tell.reference.tensor_file import SCALE
 from show_attend_tell.runtime.errors import ModelFileError
 from show_attend_tell.runtime.files import atomic_path
-from show_attend_tell.runtime.hdf5_objects import require_own_data
+from show_attend_tell.runtime.hdf5_objects import hdf5_faults, require_own_data
 from show_attend_tell.runtime.quantisation import dequantise
-from show_attend_tell.runtime.untrusted import read_member, read_text_bytes
+from show_attend_tell.runtime.untrusted import (
+    as_value_error,
+    read_member,
+    read_text_bytes,
+)
 
 _NETWORKS = (*BLOCKS, "SceneNet")  # that need no Keras
 _MAX_BYTES = 1_000_000_000  # of a file; the largest network of Keras has 500 MB
@@ -159,10 +163,11 @@ def _convert_by_keras(source: Path, target: Path, model, network: str, md5: str)
 
     if not source.name.endswith(".h5"):
         raise ValueError("the name must end with .h5")
-    with h5py.File(source, "r", locking=False) as file:
+    with hdf5_faults():
+        file = h5py.File(source, "r", locking=False)
+    with file:
         require_own_data(file, model.count_params())
-    try:
+    # What Keras and h5py raise for groups that Keras does not know.
+    with as_value_error(AttributeError, KeyError, TypeError, RuntimeError):
         model.load_weights(source)
-    except AttributeError as error:  # of Keras, for groups that it does not know
-        raise ValueError(error) from None
     save_weights(model, target, network, md5)

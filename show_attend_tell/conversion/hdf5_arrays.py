@@ -13,7 +13,8 @@ from collections.abc import Iterator
 import h5py
 import numpy as np
 
-from show_attend_tell.runtime.hdf5_objects import require_own_data
+from show_attend_tell.runtime.hdf5_objects import hdf5_faults, require_own_data
+from show_attend_tell.runtime.untrusted import as_value_error
 
 # numbers of HDF5's filters
 _DEFLATE = 1
@@ -39,7 +40,8 @@ class Hdf5Arrays:
             if isinstance(item, h5py.Dataset) and path.split("/")[0] != excluded:
                 shapes[path] = item.shape
 
-        self._file.visititems(visit)
+        with hdf5_faults():
+            self._file.visititems(visit)
         return shapes
 
     def read(self, path: str, shape: tuple[int, ...]) -> np.ndarray:
@@ -52,20 +54,24 @@ class Hdf5Arrays:
         Raises:
             ValueError: the array is absent, damaged, or has another shape or type.
         """
-        item = self._file.get(path)
+        with hdf5_faults():
+            item = self._file.get(path)
         if not isinstance(item, h5py.Dataset):
             raise ValueError(f"`{path}` is missing")
         if item.shape != tuple(shape):
             raise ValueError(f"`{path}` must be {tuple(shape)}. Received: {item.shape}")
-        if item.dtype.str not in _TYPES:
+        with hdf5_faults():
+            dtype = item.dtype
+        if dtype.str not in _TYPES:
             raise ValueError(f"`{path}` must be float16, float32 or int8")
         if item.chunks is not None:
             return self._chunks(item)
-        start = item.id.get_offset()
+        with hdf5_faults():
+            start = item.id.get_offset()
         if start is None:
             raise ValueError(f"`{path}` has another layout than blocks or chunks")
-        data = self._slice(start, item.dtype.itemsize * math.prod(shape))
-        return np.frombuffer(data, item.dtype).reshape(shape)
+        data = self._slice(start, dtype.itemsize * math.prod(shape))
+        return np.frombuffer(data, dtype).reshape(shape)
 
     def _slice(self, start: int, size: int) -> bytes:
         if not 0 <= start <= start + size <= len(self._content):
@@ -80,7 +86,8 @@ class Hdf5Arrays:
         expected = math.prod(
             -(-n // side) for n, side in zip(item.shape, sides, strict=True)
         )
-        count = item.id.get_num_chunks()
+        with hdf5_faults():
+            count = item.id.get_num_chunks()
         if count != expected:
             raise ValueError("chunks are missing")
         # Each chunk is in the file, so that the array is in proportion to it.
@@ -88,7 +95,8 @@ class Hdf5Arrays:
             raise ValueError("chunks larger than the file can hold")
         array = np.empty(item.shape, item.dtype)
         infos: list[h5py.h5d.StoreInfo] = []
-        item.id.chunk_iter(infos.append)
+        with hdf5_faults():
+            item.id.chunk_iter(infos.append)
         if len({info.chunk_offset for info in infos}) != expected:
             raise ValueError("a chunk twice or outside")
         for info in infos:
@@ -118,15 +126,18 @@ def open_hdf5(content: bytes) -> Iterator[Hdf5Arrays]:
             more numbers than its size allows.
     """
     limit = 20_000_000 + 4 * len(content)  # 1 number a byte in the smallest files
-    with h5py.File(io.BytesIO(content), "r") as file:
+    with hdf5_faults():
+        file = h5py.File(io.BytesIO(content), "r")
+    with file:
         require_own_data(file, limit)
         yield Hdf5Arrays(content, file)
 
 
 def _filters_of(item: h5py.Dataset) -> list[int]:
     """Return the numbers of the filters, in the order of writing."""
-    plist = item.id.get_create_plist()
-    numbers = [plist.get_filter(k)[0] for k in range(plist.get_nfilters())]
+    with hdf5_faults():
+        plist = item.id.get_create_plist()
+        numbers = [plist.get_filter(k)[0] for k in range(plist.get_nfilters())]
     if not set(numbers) <= {_DEFLATE, _SHUFFLE}:
         raise ValueError("filters other than gzip and shuffle")
     return numbers
@@ -136,7 +147,8 @@ def _unfiltered(data: bytes, filters: list[int], size: int, dtype: np.dtype) -> 
     """Undo the filters of a chunk of `size` bytes."""
     for number in reversed(filters):
         if number == _DEFLATE:
-            data = zlib.decompressobj().decompress(data, size)
+            with as_value_error(zlib.error):
+                data = zlib.decompressobj().decompress(data, size)
         elif len(data) == size:  # the first bytes of all numbers, then the second
             planes = np.frombuffer(data, np.uint8).reshape(dtype.itemsize, -1)
             data = np.stack(list(planes), axis=1).tobytes()

@@ -40,8 +40,8 @@ def open_model(path: Path) -> Iterator[OldModel]:
         path: a ``.keras`` file, or the ``model.weights.h5`` of a folder.
 
     Raises:
-        OSError, ValueError, KeyError, zipfile.BadZipFile: the file is absent, damaged
-            or larger than its limits, or of another program.
+        OSError, ValueError: the file is absent, damaged or larger than its limits, or
+            of another program.
     """
     with _as_archive(path) as packed, open_archive(packed, _MEMBERS) as archive:
         config = parse_json(read_member(archive, _CONFIG, _MAX_CONFIG))

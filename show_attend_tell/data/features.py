@@ -25,6 +25,7 @@ flipped bit there may return another photo's values.
 
 import hashlib
 import json
+import math
 import threading
 import zlib
 from collections.abc import Sequence
@@ -38,7 +39,7 @@ import numpy as np
 from show_attend_tell.config.captioner import EncoderSettings
 from show_attend_tell.data.encoder_identity import Identity, identity_difference
 from show_attend_tell.runtime.errors import DataError
-from show_attend_tell.runtime.hdf5_objects import own_item
+from show_attend_tell.runtime.hdf5_objects import hdf5_faults, own_dataset
 from show_attend_tell.runtime.untrusted import parse_json, reading, require_regular
 
 FORMAT = 1
@@ -145,19 +146,20 @@ class FeatureReader:
             raise
 
     def _read_columns(self) -> None:
-        """Read attributes and columns, or raise one of :data:`DAMAGED`."""
+        """Read attributes and columns, or raise a ValueError."""
         file = self._file
-        text = _as_text(file.attrs["identity"])
+        text = _text_attribute(file, "identity")
         identity = parse_json(text)
         if not isinstance(identity, dict):
             raise ValueError("`identity` must be an object")
         self.attributes: dict[str, Any] = {
-            "format": int(file.attrs["format"]),
+            "format": int(_attribute(file, "format", np.integer)),
             "identity": identity,
-            "mirrored": bool(file.attrs["mirrored"]),
-            "complete": bool(file.attrs["complete"]),
+            "mirrored": bool(_attribute(file, "mirrored", np.bool_)),
+            "complete": bool(_attribute(file, "complete", np.bool_)),
         }
-        count = len(_own_dataset(file, "image_ids"))
+        with hdf5_faults():
+            count = len(own_dataset(file, "image_ids"))
         self.image_ids = _texts(file, "image_ids", count)
         reasons = _texts(file, "problems", count)
         self._written = _numbers(file, "written", "bool", count)
@@ -165,22 +167,13 @@ class FeatureReader:
             raise ValueError("an id occurs twice")
         if any(np.array(reasons, object)[self._written]):
             raise ValueError("`written` and `problems` contradict each other")
-        if ("checksums" in file) != ("digest" in file.attrs):
-            raise ValueError("one of `checksums` and `digest` is absent")
-        self._checksums: np.ndarray | None = None
-        if "digest" in file.attrs:
-            self._checksums = _numbers(file, "checksums", "unsigned integers", count)
-            digest = index_digest(
-                text,
-                self.attributes["mirrored"],
-                self.image_ids,
-                reasons,
-                self._checksums,
-            )
-            stored = _as_text(file.attrs["digest"])
-            whole = [not reason for reason in reasons]
-            if stored != digest or whole != self._written.tolist():
-                raise ValueError("ids, problems or checksums differ from `digest`")
+        self._checksums = _numbers(file, "checksums", "unsigned integers", count)
+        mirrored = self.attributes["mirrored"]
+        digest = index_digest(text, mirrored, self.image_ids, reasons, self._checksums)
+        stored = _text_attribute(file, "digest")
+        whole = [not reason for reason in reasons]
+        if stored != digest or whole != self._written.tolist():
+            raise ValueError("ids, problems or checksums differ from `digest`")
         ids = enumerate(self.image_ids)
         self.rows = {name: row for row, name in ids if self._written[row]}
         named = zip(self.image_ids, reasons, strict=True)
@@ -188,20 +181,20 @@ class FeatureReader:
 
     def _find_features(self) -> None:
         """Find the features and verify their shape, or raise a ValueError."""
-        self._features = _own_dataset(self._file, "features")
+        self._features = own_dataset(self._file, "features")
+        with hdf5_faults():
+            shape = self._features.shape
+            dtype = self._features.dtype
         identity = self.attributes["identity"]
         count = len(self.image_ids)
-        grid = identity.get("grid", self._features.shape[1:2])
-        width = identity.get("width", self._features.shape[-1])
-        self.shape = (count, int(np.prod(grid)), int(width))
-        if not count:
-            return
-        features = self._features
-        whole = features.shape == self.shape and 0 not in self.shape
-        if not whole or features.dtype != np.float16:
+        grid = identity.get("grid", list(shape[1:2]))
+        width = identity.get("width", shape[-1] if shape else 0)
+        if not isinstance(grid, list) or not all(map(_is_size, [*grid, width])):
+            raise ValueError("`grid` and `width` must be integers above 0")
+        self.shape = (count, math.prod(grid), width)
+        if count and (shape != self.shape or dtype != np.float16):
             raise ValueError(
-                f"`features` must be {self.shape} float16. Received: "
-                f"{features.shape} {features.dtype}"
+                f"`features` must be {self.shape} float16. Received: {shape} {dtype}"
             )
 
     def _verify(self, identity: Identity | None) -> None:
@@ -253,14 +246,10 @@ class FeatureReader:
         return features[positions]  # (unique, L, D) -> (B, L, D)
 
     def digest(self, rows: Sequence[int] | np.ndarray) -> str:
-        """Return a digest of the encoder and of the features of rows, without reading.
-
-        Files of version 0.1 have no checksums: the encoder alone counts.
-        """
+        """Return a digest of the encoder and of the checksums of rows."""
         text = json.dumps(self.attributes["identity"], sort_keys=True)
         digest = hashlib.sha256(text.encode())
-        if self._checksums is not None:
-            digest.update(np.asarray(self._checksums, "<u4")[rows].tobytes())
+        digest.update(np.asarray(self._checksums, "<u4")[rows].tobytes())
         return digest.hexdigest()
 
     def _read_row(self, row: int, features: np.ndarray, position: int) -> None:
@@ -268,11 +257,12 @@ class FeatureReader:
         with reading(photo, DataError, "run `features --overwrite`"):
             if not self._file:
                 raise ValueError("the reader is closed")
-            if self._checksums is not None:
+            with hdf5_faults():
                 mask, chunk = self._features.id.read_direct_chunk((row, 0, 0))
-                if zlib.crc32(chunk, mask) != self._checksums[row]:
-                    raise ValueError("its checksum differs")
-            self._features.read_direct(features, np.s_[row], np.s_[position])
+            if zlib.crc32(chunk, mask) != self._checksums[row]:
+                raise ValueError("its checksum differs")
+            with hdf5_faults():
+                self._features.read_direct(features, np.s_[row], np.s_[position])
 
     def close(self) -> None:
         """Close the file; later reads fail."""
@@ -318,41 +308,59 @@ def _open(path: Path) -> h5py.File:
         return h5py.File(path, "r", locking=False)
 
 
-def _as_text(value: str | bytes) -> str:
+def _is_size(value: object) -> bool:
+    return isinstance(value, int) and value > 0
+
+
+def _attribute(file: h5py.File, name: str, kind: type) -> Any:
+    """Return an attribute of a type of NumPy, or raise a ValueError."""
+    with hdf5_faults():
+        value = file.attrs[name]
+    if not isinstance(value, kind):
+        raise ValueError(f"`{name}` must be {kind.__name__}")
+    return value
+
+
+def _text_attribute(file: h5py.File, name: str) -> str:
     """Return an attribute's text; h5py returns bytes for text of fixed width."""
-    return value.decode() if isinstance(value, bytes) else value
+    with hdf5_faults():
+        value = file.attrs[name]
+    text = value.decode() if isinstance(value, bytes) else value
+    if not isinstance(text, str):
+        raise ValueError(f"`{name}` must be a text")
+    return text
 
 
 def _texts(file: h5py.File, name: str, count: int) -> list[str]:
     """Return a dataset of `count` texts, or raise a ValueError."""
-    texts: list[str] = _column(file, name, "text", count).asstr()[:].tolist()
+    column = _column(file, name, "text", count)
+    with hdf5_faults():
+        texts: list[str] = column.asstr()[:].tolist()
     return texts
 
 
 def _numbers(file: h5py.File, name: str, kind: str, count: int) -> np.ndarray:
     """Return a dataset of `count` numbers of a kind, or raise a ValueError."""
-    numbers: np.ndarray = _column(file, name, kind, count)[:]
+    column = _column(file, name, kind, count)
+    with hdf5_faults():
+        numbers: np.ndarray = column[:]
     return numbers
 
 
 def _column(file: h5py.File, name: str, kind: str, count: int) -> h5py.Dataset:
     """Return a dataset of `count` values of a kind, or raise a ValueError."""
-    dataset = _own_dataset(file, name)
-    if dataset.shape != (count,):
+    dataset = own_dataset(file, name)
+    with hdf5_faults():
+        shape = dataset.shape
+        dtype = dataset.dtype
+        stored = dataset.id.get_storage_size()
+    if shape != (count,):
         raise ValueError(f"`{name}` must have one value for each photo")
-    is_text = h5py.check_string_dtype(dataset.dtype) is not None
+    is_text = h5py.check_string_dtype(dtype) is not None
     known = {"b": "bool", "u": "unsigned integers"}
-    if kind != ("text" if is_text else known.get(dataset.dtype.kind)):
+    if kind != ("text" if is_text else known.get(dtype.kind)):
         raise ValueError(f"`{name}` must be {kind}")
     # A forged size in the header must not allocate more memory than the file holds.
-    if dataset.id.get_storage_size() < dataset.size * dataset.dtype.itemsize:
+    if stored < count * dtype.itemsize:
         raise ValueError(f"`{name}` is incomplete")
     return dataset
-
-
-def _own_dataset(file: h5py.File, name: str) -> h5py.Dataset:
-    """Return a dataset whose values are in the file itself, or raise a ValueError."""
-    item = own_item(file, name)
-    if not isinstance(item, h5py.Dataset):
-        raise ValueError(f"`{name}` must be a dataset")
-    return item

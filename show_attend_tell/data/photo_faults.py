@@ -5,6 +5,7 @@ and a PNG are decoded as far as they go, to name the part of the picture that is
 other formats state the size of their file.
 """
 
+import contextlib
 import io
 import re
 import struct
@@ -28,6 +29,27 @@ _PNG_CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # by colour type
 _PNG_HEADER = 8
 _PIECE = 1 << 20  # bytes unpacked at a time
 _REMEDY = "copy it again from its source"
+
+# What Pillow's decoders raise for damaged files, most of it not documented.
+PILLOW_FAULTS = (
+    *(ValueError, LookupError, TypeError, AttributeError, RuntimeError, EOFError),
+    *(SyntaxError, ArithmeticError, AssertionError, struct.error, zlib.error),
+)
+# What is raised for a photo that cannot be decoded, see :func:`pillow_faults`.
+UNREADABLE = (OSError, ValueError, MemoryError, Image.DecompressionBombError)
+
+
+@contextlib.contextmanager
+def pillow_faults() -> Iterator[None]:
+    """Raise a ValueError in place of most that Pillow raises for a damaged file.
+
+    Call only Pillow in the body: mistakes of this package raise the same errors and
+    must not be taken for damage. The errors of :data:`UNREADABLE` pass.
+    """
+    try:
+        yield
+    except PILLOW_FAULTS as fault:
+        raise ValueError(one_line(fault)) from fault
 
 
 def describe_fault(error: Exception, content: bytes | None) -> str:
@@ -92,11 +114,12 @@ def _missing_rows_of_jpeg(content: bytes) -> float | None:
 
     A progressive JPEG lacks details everywhere instead.
     """
+    whole_file = io.BytesIO(content + _END_OF_JPEG)
     try:
-        with Image.open(io.BytesIO(content + _END_OF_JPEG), formats=["JPEG"]) as image:
+        with pillow_faults(), Image.open(whole_file, formats=["JPEG"]) as image:
             image.draft(None, (image.width // 8, image.height // 8))
             rows = np.asarray(image, np.int16).reshape(image.height, -1)
-    except Exception:  # of a file that is damaged otherwise
+    except UNREADABLE:  # the file is damaged otherwise
         return None
     is_filled = np.abs(rows - _GREY).max(axis=1) <= _TOLERANCE  # (H, W ...) -> (H,)
     whole_rows = np.flatnonzero(~is_filled)

@@ -17,9 +17,13 @@ from typing import IO
 import numpy as np
 from PIL import Image, ImageFile, ImageOps, TiffImagePlugin, features
 
-from show_attend_tell.data.photo_faults import describe_fault
+from show_attend_tell.data.photo_faults import (
+    UNREADABLE,
+    describe_fault,
+    pillow_faults,
+)
 from show_attend_tell.runtime.errors import PhotoError
-from show_attend_tell.runtime.untrusted import DAMAGED, read_text_bytes, require_regular
+from show_attend_tell.runtime.untrusted import read_text_bytes, require_regular
 
 Box = tuple[float, float, float, float]
 
@@ -75,10 +79,6 @@ _REMEDIES = (
     }
     | dict.fromkeys(_RAW, _RAW_REMEDY)
 )
-
-# Errors of Pillow's decoders for files that are damaged, truncated, too large or not
-# photos. Most are not documented.
-UNREADABLE = (*DAMAGED, AssertionError, Image.DecompressionBombError)
 
 # Pixels; Pillow scales one axis of the whole photo first.
 LONGEST_SIDE = 65_535
@@ -163,11 +163,12 @@ def _to_rgb(image: Image.Image) -> Image.Image:
     """Convert a picture to RGB with 8 bits; transparency becomes white."""
     if image.mode[0] in "IF":
         image = _to_eight_bits(image)
-    if image.has_transparency_data:
-        image = image.convert("RGBA")
-        white = Image.new("RGBA", image.size, "white")
-        image = Image.alpha_composite(white, image)
-    return image.convert("RGB")
+    with pillow_faults():
+        if image.has_transparency_data:
+            image = image.convert("RGBA")
+            white = Image.new("RGBA", image.size, "white")
+            image = Image.alpha_composite(white, image)
+        return image.convert("RGB")
 
 
 def _to_eight_bits(image: Image.Image) -> Image.Image:
@@ -200,9 +201,13 @@ def upright_rgb(image: Image.Image) -> Image.Image:
     """Apply the EXIF orientation of an opened picture and convert it to RGB.
 
     The orientation is ignored if the EXIF data are malformed.
+
+    Raises:
+        UNREADABLE: the picture cannot be decoded.
     """
-    image.load()  # before EXIF is read: errors of the pixels are not ignored
-    with contextlib.suppress(*UNREADABLE):
+    with pillow_faults():
+        image.load()  # before EXIF is read: errors of the pixels are not ignored
+    with contextlib.suppress(*UNREADABLE), pillow_faults():
         image = ImageOps.exif_transpose(image)
     return _to_rgb(image)
 
@@ -218,7 +223,8 @@ def open_photo(
     """
     if isinstance(file, str | os.PathLike):
         require_regular(file)
-    image = Image.open(file, formats=tuple(formats))
+    with pillow_faults():
+        image = Image.open(file, formats=tuple(formats))
     if _has_raw_content(image):
         fault = _RAW_REMEDY
     elif max(image.size) > LONGEST_SIDE:
@@ -250,13 +256,11 @@ def _has_raw_content(image: Image.Image) -> bool:
     image.fp.seek(8)
     is_canon = image.fp.read(2) == _CANON_RAW
     image.fp.seek(place)
-    is_thumbnail = _SUB_IFDS in tags and tags.get(_SUBFILE_TYPE) == _REDUCED
-    return (
-        is_canon
-        or is_thumbnail
-        or _DNG_VERSION in tags
-        or tags.get(_PHOTOMETRIC) in _SENSOR_LEVELS
-    )
+    with pillow_faults():  # a tag is decoded when it is read
+        is_thumbnail = _SUB_IFDS in tags and tags.get(_SUBFILE_TYPE) == _REDUCED
+        levels = tags.get(_PHOTOMETRIC)
+    is_sensor = _DNG_VERSION in tags or levels in _SENSOR_LEVELS
+    return is_canon or is_thumbnail or is_sensor
 
 
 # A byte FF, then the kind of a marker. Compressed data have FF only before 00 and

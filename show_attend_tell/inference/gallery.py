@@ -10,8 +10,8 @@ from urllib.parse import quote_from_bytes
 
 from PIL import Image
 
+from show_attend_tell.data.photo_faults import UNREADABLE, pillow_faults
 from show_attend_tell.data.preprocessing import (
-    UNREADABLE,
     open_photo,
     pillow_warnings_ignored,
     upright_rgb,
@@ -93,7 +93,8 @@ def _thumbnail(photo: Path) -> bytes:
     try:
         with pillow_warnings_ignored(), open_photo(photo) as opened:
             # A JPEG is decoded at a fraction of its size, in a fraction of the time.
-            opened.draft("RGB", (2 * _THUMBNAIL, 2 * _THUMBNAIL))
+            with pillow_faults():
+                opened.draft("RGB", (2 * _THUMBNAIL, 2 * _THUMBNAIL))
             image = upright_rgb(opened)
     except UNREADABLE:
         return b""

@@ -13,11 +13,8 @@ from typing import IO, NamedTuple
 
 from PIL import ExifTags, ImageFile, IptcImagePlugin
 
-from show_attend_tell.data.preprocessing import (
-    UNREADABLE,
-    open_photo,
-    pillow_warnings_ignored,
-)
+from show_attend_tell.data.photo_faults import UNREADABLE, pillow_faults
+from show_attend_tell.data.preprocessing import open_photo, pillow_warnings_ignored
 from show_attend_tell.inference.camera_descriptions import is_default
 from show_attend_tell.inference.xmp import MAX_BYTES, XmpPacket
 from show_attend_tell.runtime.errors import CaptionError
@@ -117,7 +114,7 @@ def texts_in_photo(photo: Path | IO[bytes]) -> Iterator[Text]:
         open_photo(photo) as image,
     ):
         if image.format == "PNG":  # its texts may follow its pixels
-            with contextlib.suppress(*UNREADABLE):
+            with contextlib.suppress(*UNREADABLE), pillow_faults():
                 image.load()
         for read in readers:
             with contextlib.suppress(*UNREADABLE):
@@ -136,6 +133,8 @@ def _of_xmp(packet: XmpPacket) -> Iterator[Text]:
 def _xmp_texts(image: ImageFile.ImageFile) -> Iterator[Text]:
     packet = image.info.get("xmp") or image.info.get("XML:com.adobe.xmp") or b""
     packet = packet.encode() if isinstance(packet, str) else packet
+    if not isinstance(packet, bytes):
+        raise ValueError("XMP must be bytes")
     if not packet and image.format in _RAW_XMP:
         packet = _raw_packet(image)
     packet = packet.strip(b"\0 \n")
@@ -154,7 +153,8 @@ def _raw_packet(image: ImageFile.ImageFile) -> bytes:
 
 
 def _iptc_texts(image: ImageFile.ImageFile) -> Iterator[Text]:
-    fields = IptcImagePlugin.getiptcinfo(image) or {}
+    with pillow_faults():
+        fields = IptcImagePlugin.getiptcinfo(image) or {}
     for field in _IPTC_FIELDS:
         values = fields.get(field, b"")
         parts = values if isinstance(values, list) else [values]
@@ -162,17 +162,20 @@ def _iptc_texts(image: ImageFile.ImageFile) -> Iterator[Text]:
 
 
 def _exif_texts(image: ImageFile.ImageFile) -> Iterator[Text]:
-    exif = image.getexif()
-    description = exif.get(ExifTags.Base.ImageDescription, "")
+    with pillow_faults():
+        exif = image.getexif()
+        description = exif.get(ExifTags.Base.ImageDescription, "")
     if isinstance(description, str):
         yield Text(description, True)
-    comment = exif.get_ifd(ExifTags.IFD.Exif).get(ExifTags.Base.UserComment, b"")
+    with pillow_faults():
+        comment = exif.get_ifd(ExifTags.IFD.Exif).get(ExifTags.Base.UserComment, b"")
     if isinstance(comment, bytes):
         yield Text(_decode_user_comment(comment, exif.endian), True)
     for field in _XP_FIELDS:
-        value = exif.get(field, b"")
-        if isinstance(value, tuple):  # of numbers, by some programs
-            value = bytes(value)
+        with pillow_faults():
+            value = exif.get(field, b"")
+            if isinstance(value, tuple):  # of numbers, by some programs
+                value = bytes(value)
         if isinstance(value, bytes):
             yield Text(value.decode("utf-16-le", "replace"), False)
 

@@ -14,8 +14,8 @@ from typing import IO, NamedTuple, TypeAlias, TypeGuard
 import numpy as np
 from PIL import Image
 
+from show_attend_tell.data.photo_faults import UNREADABLE
 from show_attend_tell.data.preprocessing import (
-    UNREADABLE,
     has_photo_content,
     has_suffix,
     is_photo,

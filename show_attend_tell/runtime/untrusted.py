@@ -9,7 +9,6 @@ import lzma
 import os
 import stat
 import struct
-import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -20,11 +19,11 @@ from show_attend_tell.runtime.errors import ShowAttendTellError, one_line
 from show_attend_tell.runtime.files import fault_of_locks
 
 MAX_TEXT_BYTES = 500_000_000  # of a text file; the largest of COCO has 144 MB
-# Errors of NumPy and zipfile for files that are damaged or of another layout.
-DAMAGED = (
-    *(OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError),
-    *(EOFError, MemoryError, SyntaxError, ArithmeticError, struct.error),
-    *(zlib.error, lzma.LZMAError, zipfile.BadZipFile, tokenize.TokenError),
+# What zipfile raises for damaged archives, besides an OSError or a ValueError: a
+# KeyError for an absent member, a RuntimeError for an encrypted one.
+ZIP_FAULTS = (
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error),
+    *(EOFError, KeyError, RuntimeError),
 )
 # Methods whose output zipfile limits while it unpacks; it unpacks others whole.
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
@@ -37,7 +36,10 @@ def reading(
     remedy: str,
     absent: str | None = None,
 ) -> Iterator[None]:
-    """Convert what the body raises for a damaged file to one line.
+    """Raise an error of one line for what the body raises for a damaged file.
+
+    That is an OSError, or a ValueError of the parser or of a check in the body. Errors
+    that are mistakes of this package, such as an AttributeError, pass as they are.
 
     Args:
         path: the file, as the line names it.
@@ -50,13 +52,29 @@ def reading(
         yield
     except ShowAttendTellError:
         raise
-    except DAMAGED as fault:
+    except (OSError, ValueError) as fault:
         message = f"cannot be read ({one_line(fault)}); {remedy}"
         if absent and isinstance(fault, FileNotFoundError):
             message = f"no such {absent}"
         elif of_locks := fault_of_locks(path, fault):
             message = of_locks
         raise error(f"{path}: {message}") from None
+
+
+@contextlib.contextmanager
+def as_value_error(*faults: type[Exception]) -> Iterator[None]:
+    """Raise a ValueError in place of what a library raises for damaged files.
+
+    Call only the library in the body: some libraries raise the same errors as mistakes
+    of this package do, which must not be hidden.
+
+    Args:
+        *faults: the errors of the library.
+    """
+    try:
+        yield
+    except faults as fault:
+        raise ValueError(one_line(fault)) from fault
 
 
 def require_regular(path: str | os.PathLike[str]) -> None:
@@ -133,6 +151,16 @@ def is_text(value: object) -> bool:
     return isinstance(value, str) and bool(value) and is_encodable(value)
 
 
+def open_zip(path: str | os.PathLike[str]) -> zipfile.ZipFile:
+    """Open a zip archive to read it.
+
+    Raises:
+        OSError, ValueError: it is absent or damaged.
+    """
+    with as_value_error(*ZIP_FAULTS):
+        return zipfile.ZipFile(path)
+
+
 def read_member(archive: zipfile.ZipFile, name: str, most: int | None = None) -> bytes:
     """Return the bytes of a member.
 
@@ -142,13 +170,13 @@ def read_member(archive: zipfile.ZipFile, name: str, most: int | None = None) ->
         most: the largest size in bytes; by default the size that the archive states.
 
     Raises:
-        KeyError, ValueError, zipfile.BadZipFile: the member is absent, damaged or
-            larger.
+        OSError, ValueError: the member is absent, damaged or larger.
     """
-    info = archive.getinfo(name)
+    with as_value_error(*ZIP_FAULTS):
+        info = archive.getinfo(name)
     if info.compress_type not in _METHODS:
         raise ValueError(f"`{name}` is compressed by another method than deflate")
     if most is not None and info.file_size > most:
         raise ValueError(f"`{name}` has {info.file_size} bytes, more than {most}")
-    with archive.open(info) as member:
+    with as_value_error(*ZIP_FAULTS), archive.open(info) as member:
         return member.read(info.file_size + 1)  # unpacks no more than that

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from refusals import refused
-from tiny_evaluation import EXPERIMENT, IDENTITY, PHOTO, Place, edited, make_place
+from sealed_features import edited
+from tiny_evaluation import EXPERIMENT, IDENTITY, PHOTO, Place, make_place
 
 from show_attend_tell.config import runs
 from show_attend_tell.config.settings import experiment_to_toml

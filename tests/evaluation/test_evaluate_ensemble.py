@@ -5,7 +5,8 @@ import shutil
 import numpy as np
 import pytest
 from refusals import refused
-from tiny_evaluation import EXPERIMENT, IDENTITY, edited, make_place
+from sealed_features import edited
+from tiny_evaluation import EXPERIMENT, IDENTITY, make_place
 
 from show_attend_tell.data.features import feature_path
 from show_attend_tell.runtime.errors import DataError

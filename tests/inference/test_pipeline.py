@@ -19,7 +19,8 @@ from tiny_pipeline import DECODING, photo_bytes, with_decoding
 
 import show_attend_tell as sat
 from show_attend_tell.config.settings import DecodingSettings
-from show_attend_tell.data.preprocessing import UNREADABLE, load_photo
+from show_attend_tell.data.photo_faults import PILLOW_FAULTS, UNREADABLE
+from show_attend_tell.data.preprocessing import load_photo
 from show_attend_tell.inference.photos import find_photos, to_input
 from show_attend_tell.inference.pipeline import CaptioningPipeline, load
 from show_attend_tell.inference.request import CaptionRequest
@@ -52,7 +53,7 @@ def test_unreadable_photos_are_reported_in_place_and_stop_nothing(results, folde
     }
 
 
-@pytest.mark.parametrize("error", UNREADABLE)
+@pytest.mark.parametrize("error", [*PILLOW_FAULTS, *UNREADABLE])
 def test_an_error_of_a_decoder_loses_no_other_photo(
     pipeline, folder, monkeypatch, error
 ):

@@ -1,11 +1,9 @@
 """Build a prepared folder and a run to evaluate: drawn photos, a random captioner."""
 
-import contextlib
 import dataclasses
 import json
 from pathlib import Path
 
-import h5py
 import numpy as np
 import tiny_run
 from random_weights import randomised
@@ -67,11 +65,3 @@ def make_place(root: Path) -> Place:
     place.run.mkdir(parents=True)
     model.save(place.run / "model.safetensors")
     return place
-
-
-@contextlib.contextmanager
-def edited(path: Path):
-    """Open a feature file to change it, without the checksums that refuse changes."""
-    with h5py.File(path, "r+") as file:
-        del file["checksums"], file.attrs["digest"]
-        yield file

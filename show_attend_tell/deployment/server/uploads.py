@@ -6,7 +6,7 @@ from PIL import Image
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartParser
 
-from show_attend_tell.data.photo_faults import describe_fault
+from show_attend_tell.data.photo_faults import UNREADABLE, describe_fault, pillow_faults
 from show_attend_tell.data.preprocessing import (
     HAS_AVIF,
     LONGEST_SIDE,
@@ -43,9 +43,7 @@ def open_upload(content: bytes) -> Image.Image:
     try:
         _require_pixels(content)
         return load_photo(io.BytesIO(content), FORMATS)
-    except HTTPException:
-        raise
-    except Exception as error:  # decoders of damaged files raise errors of any class
+    except UNREADABLE as error:
         reason = str(error).partition("cannot be read as a photo: ")[2]
         if not isinstance(error, PhotoError):
             reason = describe_fault(error, content)
@@ -66,12 +64,13 @@ def _require_pixels(content: bytes) -> None:
         if pixels > _AVIF_SIZES * MEGAPIXELS * 1e6:
             raise _too_large(f"{len(sizes)} pictures of {pixels} pixels together")
     try:
-        with (
-            pillow_warnings_ignored(),
-            Image.open(io.BytesIO(content), formats=FORMATS) as image,
-        ):
-            _require_size(*image.size)
-            image.verify()
+        with pillow_warnings_ignored():
+            with pillow_faults():
+                image = Image.open(io.BytesIO(content), formats=FORMATS)
+            with image:
+                _require_size(*image.size)
+                with pillow_faults():
+                    image.verify()
     except Image.DecompressionBombError:
         most = 2 * (Image.MAX_IMAGE_PIXELS or 0) // 1_000_000
         raise _too_large(f"more than {most} megapixels") from None

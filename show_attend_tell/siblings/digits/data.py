@@ -21,6 +21,7 @@ from show_attend_tell.config.settings import AnyExperiment
 from show_attend_tell.runtime.errors import DataError, PhotoError
 from show_attend_tell.runtime.files import atomic_path
 from show_attend_tell.runtime.untrusted import reading
+from show_attend_tell.siblings.common.arrays import open_archive
 from show_attend_tell.siblings.digits.settings import DIGIT, PIECE, DigitSettings
 
 FILE = "digits.npz"
@@ -74,17 +75,19 @@ def read_digits(folder: str | Path, split: str, validation: int) -> Digits:
     stored_split = "test" if split == "test" else "train"
     with (
         reading(path, DataError, "run `prepare` again", "file; run `prepare` first"),
-        path.open("rb") as file,
-        np.load(file, allow_pickle=False) as stored,
+        open_archive(path) as stored,
     ):
-        if f"{stored_split}_images" not in stored:
+        if f"{stored_split}_images" not in stored.names:
             raise DataError(
                 f"{path}: has no {split} digits; choose --split val, or prepare a "
                 "folder that holds the t10k files"
             )
-        digits = Digits(*(stored[f"{stored_split}_{f}"] for f in Digits._fields))
-        N = len(digits.labels)
-        if digits.images.shape != (N, DIGIT, DIGIT):
+        digits = Digits(
+            stored.read(f"{stored_split}_images"), stored.read(f"{stored_split}_labels")
+        )
+        N = digits.labels.size
+        shapes = digits.images.shape, digits.labels.shape
+        if shapes != ((N, DIGIT, DIGIT), (N,)):
             raise ValueError(f"its images have the shape {digits.images.shape}")
     if split == "test":
         return digits

@@ -7,13 +7,15 @@ They may be gzipped. The single file ``mnist.npz`` of Keras is read too.
 
 import gzip
 import struct
+import zlib
 from pathlib import Path
 
 import numpy as np
 
 from data_prep.preparation import Preparation, Prepared
 from show_attend_tell.runtime.errors import DataError
-from show_attend_tell.runtime.untrusted import reading
+from show_attend_tell.runtime.untrusted import as_value_error, reading
+from show_attend_tell.siblings.common.arrays import open_archive
 from show_attend_tell.siblings.digits.data import CLASSES, Digits, write_digits
 from show_attend_tell.siblings.digits.settings import DIGIT
 
@@ -116,7 +118,11 @@ def read_idx(path: Path) -> np.ndarray:
         DataError: the file is damaged, or holds other values than bytes.
     """
     opener = gzip.open if path.suffix == ".gz" else open
-    with reading(path, DataError, _REMEDY), opener(path, "rb") as file:
+    with (
+        reading(path, DataError, _REMEDY),
+        opener(path, "rb") as file,
+        as_value_error(EOFError, zlib.error, struct.error),
+    ):
         zeros, kind, dimensions = struct.unpack(">HBB", file.read(4))
         shape = struct.unpack(f">{dimensions}I", file.read(4 * dimensions))
         if zeros or kind != 8 or not 1 <= dimensions <= 3 or shape[0] > _MOST:
@@ -135,11 +141,11 @@ def _read_keras_file(path: Path) -> dict[str, Digits]:
     """Return the digits of the file that ``keras.datasets.mnist`` fetches."""
     with (
         reading(path, DataError, _REMEDY),
-        np.load(path, allow_pickle=False) as stored,
+        open_archive(path) as stored,
     ):
         arrays = {
-            split: (stored[f"x_{split}"], stored[f"y_{split}"])
+            split: (stored.read(f"x_{split}"), stored.read(f"y_{split}"))
             for split in _NAMES
-            if split == "train" or f"x_{split}" in stored
+            if split == "train" or f"x_{split}" in stored.names
         }
     return {split: _checked(path, split, *pair) for split, pair in arrays.items()}

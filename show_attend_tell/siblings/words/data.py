@@ -29,6 +29,7 @@ from show_attend_tell.data.preprocessing import load_photo
 from show_attend_tell.runtime.errors import DataError, one_line, quote
 from show_attend_tell.runtime.files import atomic_path
 from show_attend_tell.runtime.untrusted import read_text_bytes, reading
+from show_attend_tell.siblings.common.arrays import map_array
 
 CHARACTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
 PAD = 0
@@ -225,8 +226,7 @@ class WordData:
         folder = Path(folder)
         rows = _read_manifest(folder / MANIFEST)
         with reading(folder / IMAGES, DataError, _AGAIN, _ABSENT):
-            images = np.load(folder / IMAGES, mmap_mode="r", allow_pickle=False)
-            # An archive of arrays has no shape.
+            images = map_array(folder / IMAGES)
             if images.shape[1:] != (HEIGHT, WIDTH) or images.dtype != np.uint8:
                 raise ValueError(f"its crops have the shape {images.shape}")
         if len(rows) != len(images):

@@ -16,8 +16,14 @@ from typing import NamedTuple
 import numpy as np
 
 from data_prep.preparation import Preparation, Prepared, Problem, Problems
-from show_attend_tell.runtime.errors import DataError, PhotoError
-from show_attend_tell.runtime.untrusted import DAMAGED, reading, require_within
+from show_attend_tell.runtime.errors import DataError
+from show_attend_tell.runtime.untrusted import (
+    ZIP_FAULTS,
+    as_value_error,
+    open_zip,
+    reading,
+    require_within,
+)
 from show_attend_tell.siblings.words.data import Word, fold, read_crop
 from show_attend_tell.siblings.words.rendering.prepare import SHEET, write_words
 
@@ -115,7 +121,7 @@ def _roots(data: Path) -> Iterator[Root]:
         archives = sorted(data.glob("*.zip"))
     for path in archives:
         with reading(path, DataError, "get the archive again"):
-            archive = zipfile.ZipFile(path)
+            archive = open_zip(path)
         with archive:
             tags = [name for name in archive.namelist() if name.endswith(".tags")]
             folder, slash, _ = min(tags, default="").rpartition("/")
@@ -124,7 +130,7 @@ def _roots(data: Path) -> Iterator[Root]:
 
 def _read(path: Root) -> bytes:
     """Return the content of a file, whose size in an archive may be forged."""
-    with path.open("rb") as file:
+    with as_value_error(*ZIP_FAULTS), path.open("rb") as file:
         content = file.read(_MOST_BYTES + 1)
     require_within(len(content), _MOST_BYTES)
     return content
@@ -154,7 +160,7 @@ def _read_split(root: Root, split: str, problems: Problems) -> list[Crop]:
                 crops.append(Crop(row, read_crop(io.BytesIO(_read(root / name)))))
         except DataError:
             problems.add(CropProblem.BAD_LABEL, f"{path} {label.strip()}")
-        except (PhotoError, *DAMAGED):
+        except (OSError, ValueError):
             problems.add(CropProblem.UNREADABLE, path)
     return crops
 

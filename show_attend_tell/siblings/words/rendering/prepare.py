@@ -31,6 +31,7 @@ from show_attend_tell.runtime.folders import walk_folders
 from show_attend_tell.runtime.machine import usable_cores
 from show_attend_tell.runtime.progress import progress_bar
 from show_attend_tell.runtime.untrusted import reading
+from show_attend_tell.siblings.common.arrays import open_archive
 from show_attend_tell.siblings.words.data import (
     HEIGHT,
     IMAGES,
@@ -255,11 +256,10 @@ def _read_part(part: Part) -> tuple[np.ndarray, list[Word]]:
     """Return the crops and words of a part."""
     with (
         reading(part.path, DataError, "delete it, and run the same command again"),
-        part.path.open("rb") as file,
-        np.load(file, allow_pickle=False) as stored,
+        open_archive(part.path) as stored,
     ):
-        crops = stored["crops"]
-        words = stored["words"].tolist()
+        crops = stored.read("crops")
+        words = stored.read("words").tolist()
     return crops, [Word(part.split, word) for word in words]
 
 
