@@ -125,7 +125,7 @@ def rows(machine: dict, quick: bool) -> list[Row]:
             ),
             (
                 ("folder", f"captions of {photos} photos, by NumPy, new process"),
-                _folder(verb, folder, "reference"),
+                _folder(verb, folder, "numpy"),
                 _folder(verb, folder, "keras"),
                 Bar("ratio", most=1),
                 "the baseline is --engine keras",

@@ -69,8 +69,8 @@ def main(folder: Path, models: tuple[str, ...]) -> None:
     reached = True
     for model in models:
         engines = (
-            load(model, engine=engine, photos=len(photos)).caption_inputs(photos)
-            for engine in ("reference", "keras")
+            load(model, engine=engine).caption_inputs(photos)
+            for engine in ("numpy", "keras")
         )
         found = compare(zip(*engines, strict=True))
         reached &= found.reached

@@ -55,7 +55,7 @@ def captions(together: bool, busy: int) -> Work:
     pictures = photos()
 
     def run() -> float:
-        pipeline = sat.load(engine="reference")
+        pipeline = sat.load(engine="numpy")
         with busy_processes(busy):
             start = time.perf_counter()
             if together:

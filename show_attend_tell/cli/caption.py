@@ -119,10 +119,9 @@ def caption(photos, request, out, write_metadata, overwrite_metadata, **options)
         from show_attend_tell.inference.batch import require_known_ending
 
         require_known_ending(out)
-    from show_attend_tell.inference.engine import count_photos
     from show_attend_tell.inference.pipeline import load_requested
 
-    pipeline = load_requested(request, count_photos(photos))
+    pipeline = load_requested(request)
     pipeline.decoding(request)  # refuses wrong settings before photos are searched
     writer = None
     if write_metadata:

@@ -105,7 +105,7 @@ def evaluate(experiment, changes, work, runs, name, split, limit, **options) -> 
 )
 @click.option(
     *("--format", "style"),
-    type=click.Choice(["text", "markdown", "csv", "latex"]),
+    type=click.Choice(["text", "markdown", "csv"]),
     default="text",
     help="Format of the table.",
 )

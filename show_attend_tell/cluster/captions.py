@@ -63,7 +63,7 @@ def shard_writer(
     Raises:
         CaptionError: the model or the encoder differs from the driver's.
     """
-    pipeline = load_requested(request, photos)
+    pipeline = load_requested(request)
     author_here = made_by(pipeline, request)
     encoder_here = pipeline.engine.encoder.identity()
     difference = identity_difference(encoder, encoder_here, exact=True)

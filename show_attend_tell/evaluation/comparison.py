@@ -31,11 +31,11 @@ from show_attend_tell.evaluation.metrics.bootstrap import paired_p, resample
 from show_attend_tell.evaluation.report import score_photos
 from show_attend_tell.runtime.errors import ConfigError, EvaluationError, nearest, quote
 from show_attend_tell.runtime.progress import progress_bar
-from show_attend_tell.runtime.table import align, latex, markdown
+from show_attend_tell.runtime.table import align, markdown
 from show_attend_tell.runtime.untrusted import parse_json, read_text_bytes, reading
 
 SCORES = "scores.json"
-FORMATS = ("text", "markdown", "csv", "latex")
+FORMATS = ("text", "markdown", "csv")
 DEFAULT_METRICS = ("BLEU-1", "BLEU-4", "METEOR", "CIDEr")
 _SEED = re.compile(r"-seed-\d+(?=$|/|\.safetensors$)")
 # Decoding settings that the runs of a row share.
@@ -350,14 +350,13 @@ def format_comparison(comparison: Comparison, style: str = "text") -> str:
     """
     if style == "csv":
         return _to_csv(comparison)
-    plus_minus = "$\\pm$" if style == "latex" else "±"
     rows = [["run", "seeds", *comparison.rows[0].means]]
     for row in comparison.rows:
         cells = [row.label, " ".join(map(str, row.seeds))]
         for name, mean in row.means.items():
             text = f"{mean:.2f}"
             if name in row.deviations:
-                text += f" {plus_minus} {row.deviations[name]:.2f}"
+                text += f" ± {row.deviations[name]:.2f}"
             if name in row.p_values:
                 text += f" ({row.p_values[name]:.3f})"
             cells.append(text)
@@ -368,9 +367,6 @@ def format_comparison(comparison: Comparison, style: str = "text") -> str:
         "difference to the first row, paired bootstrap over photos"
     )
     settings = _setting_lines(comparison)
-    if style == "latex":
-        comments = [f"% {line}" for line in (note, *settings)]
-        return "\n".join([*comments, *latex(rows, "llr")])
     if style == "markdown":
         listed = [f"- {line}" for line in settings]
         return "\n".join([*markdown(rows), "", note, "", *listed]).rstrip()

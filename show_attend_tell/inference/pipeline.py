@@ -398,8 +398,8 @@ def _rows(hypotheses: Hypotheses, index: int | slice | None) -> Hypotheses:
     return hypotheses.map(lambda field: field[index])
 
 
-def load_requested(request: CaptionRequest, photos: int = 1) -> CaptioningPipeline:
-    """Load the models of a request for a number of photos, see :func:`load`."""
+def load_requested(request: CaptionRequest) -> CaptioningPipeline:
+    """Load the models of a request, see :func:`load`."""
     models = request.models or (DEFAULT,)
     return load(
         models[0] if len(models) == 1 else models,
@@ -407,7 +407,6 @@ def load_requested(request: CaptionRequest, photos: int = 1) -> CaptioningPipeli
         mirror=request.mirror,
         reranker=request.reranker,
         engine=request.engine,
-        photos=photos,
     )
 
 
@@ -417,8 +416,7 @@ def load(
     runs: str | os.PathLike[str] = "experiments/runs",
     mirror: bool = False,
     reranker: str | os.PathLike[str] | None = None,
-    engine: str = "auto",
-    photos: int = 1,
+    engine: str | None = None,
 ) -> CaptioningPipeline:
     """Load a trained captioner, or an ensemble of several, and build its encoder.
 
@@ -435,7 +433,6 @@ def load(
         reranker: file by which hypotheses are ranked too, or ``none``; by default the
             reranker in the file of a single model.
         engine: see :func:`inference.engine.load_engine`.
-        photos: see the same function.
 
     Raises:
         CaptionError: the encoder's weights are absent, or are not those the model was
@@ -455,7 +452,7 @@ def load(
         mirror,
         None if reranker is None else os.fspath(reranker),
     )
-    loaded = loading(engine, photos)
+    loaded = loading(engine)
     calibration = None if several else find_calibration(loaded.generator, files[0])
     file = tuple(files) if several else files[0]
     load_keras = None if loaded.is_keras else functools.partial(loading, "keras")
@@ -470,7 +467,6 @@ def load(
         mirror=mirror,
         reranker=_absolute(reranker),
         engine=engine,
-        photos=photos,
     )
     return CaptioningPipeline(loaded, None, file, calibration, load_keras, load_again)
 

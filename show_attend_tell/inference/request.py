@@ -88,10 +88,10 @@ class CaptionRequest:
         "Weights file of the encoder, in place of the weights in its settings.",
         metavar="FILE",
     )
-    engine: Literal["auto", "reference", "keras"] = _option(
-        "Caption with NumPy, which starts immediately, or with Keras, which is faster "
-        "for many photos; by default by their number.",
-        default="auto",
+    engine: Literal["numpy", "keras"] | None = _option(
+        "Caption with NumPy, the default, which starts immediately, or with Keras, "
+        "which is faster for thousands of photos and on a GPU. A model or an encoder "
+        "that only Keras has selects it.",
     )
     method: Literal["beam", "sample"] | None = None
     beam: int | None = _option(

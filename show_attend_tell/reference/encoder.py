@@ -98,8 +98,8 @@ def layers_until(network: str, last: str) -> list[str]:
         names = ["annotations"]
     if last not in names:
         raise NotImplementedError(
-            f"the encoder {network} {last} needs Keras: it must be VGG16 or VGG19 and "
-            "one of its layers, or SceneNet; pip install 'show-attend-tell[train]'"
+            f"the encoder {network} {last} needs Keras: NumPy has VGG16 and VGG19 with "
+            "their layers, and SceneNet"
         )
     return names[: names.index(last) + 1]
 
@@ -356,9 +356,8 @@ def read_weights(source: str | Path, network: str) -> Weights:
         source = SCENE_NET_WEIGHTS
     elif source in BUILT_IN_WEIGHTS:
         raise NotImplementedError(
-            f"{network}: its weights {source!r} need Keras: they must be packaged or a "
-            "file; pip install 'show-attend-tell[train]', or name a file by "
-            "--encoder-weights"
+            f"the encoder's weights {source!r} of {network} need Keras: NumPy reads "
+            "those of the package, and files named by --encoder-weights"
         )
     places = layout(network)
     shapes = {name: shape for arrays in places.values() for name, shape in arrays}

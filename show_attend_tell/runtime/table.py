@@ -1,4 +1,4 @@
-"""Print the rows of a report as aligned text, Markdown or LaTeX."""
+"""Print the rows of a report as aligned text or Markdown."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ def align(rows: Rows, columns: str = "lr") -> list[str]:
             letter holds for all further columns.
     """
     count = max(map(len, rows), default=0)
-    letters = _letters(columns, count)
+    letters = columns.ljust(count, columns[-1])
     widths = [
         max((len(row[k]) for row in rows if k < len(row)), default=0)
         for k in range(count)
@@ -28,23 +28,8 @@ def align(rows: Rows, columns: str = "lr") -> list[str]:
     ]
 
 
-def _letters(columns: str, count: int) -> str:
-    return columns.ljust(count, columns[-1])
-
-
 def markdown(rows: Rows) -> list[str]:
     """Return the lines of a Markdown table; the first row is the header."""
     header, *body = ([cell.replace("|", "\\|") for cell in row] for row in rows)
     lines = [header, ["---"] * len(header), *body]
     return [f"| {' | '.join(line)} |" for line in lines]
-
-
-def latex(rows: Rows, columns: str = "lr") -> list[str]:
-    """Return the lines of a ``tabular``; the first row is the header."""
-    header, *body = (" & ".join(map(_escape_latex, row)) + " \\\\" for row in rows)
-    begin = f"\\begin{{tabular}}{{{_letters(columns, len(rows[0]))}}}"
-    return [begin, "\\hline", header, "\\hline", *body, "\\hline", "\\end{tabular}"]
-
-
-def _escape_latex(cell: str) -> str:
-    return cell.replace("_", "\\_").replace("&", "\\&").replace("%", "\\%")

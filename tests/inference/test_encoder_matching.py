@@ -44,6 +44,18 @@ def test_accepted_weights_are_used_if_the_file_is_absent(encoder, tmp_path):
     assert made.identity() == encoder.identity()
 
 
+def test_one_line_names_the_encoder_that_needs_keras(encoder, tmp_path, caplog):
+    model = tmp_path / "model.safetensors"
+    make_captioner(encoder).save(model)
+    assert load(model).engine.is_keras
+    (line,) = caplog.messages
+    assert line.startswith("the encoder's weights 'none' of SceneNet need Keras")
+    assert load(model, engine="keras").engine.is_keras
+    assert caplog.messages == [line]
+    refused = refusal(ModelFileError, load, model, engine="numpy")
+    assert refused.startswith(f"{line}; pip install 'show-attend-tell[train]'")
+
+
 def test_a_file_of_weights_is_found_beside_the_model_or_by_name(encoder, tmp_path):
     weights = tmp_path / "elsewhere" / "net.safetensors"
     weights.parent.mkdir()

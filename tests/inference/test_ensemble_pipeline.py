@@ -76,7 +76,7 @@ def test_the_command_line_averages_models_into_a_file(
     models = ("--model", pipeline.file, "--model", other)
     code, lines, _ = command(photo, *models, "--mirror")
     assert (code, lines) == (0, [f"{photo}: {ensemble.caption(photo).text}"])
-    options = {"mirror": True, "reranker": None, "engine": "auto", "photos": 1}
+    options = {"mirror": True, "reranker": None, "engine": None}
     assert loaded == [((pipeline.file, other), options)]
     out = tmp_path / "captions.jsonl"
     assert command(photo, *models, "--mirror", "--out", out)[0] == 0

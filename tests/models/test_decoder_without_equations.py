@@ -67,7 +67,7 @@ def test_keras_captions_and_one_line_names_the_file_to_write(model_file, caplog)
 
 
 def test_the_engine_of_numpy_is_refused_with_the_same_line(model_file):
-    line = refusal(ModelFileError, load, model_file, engine="reference")
+    line = refusal(ModelFileError, load, model_file, engine="numpy")
     assert line.startswith(f"{model_file}: its decoder 'lstm' has no equations")
     assert "show_attend_tell/reference/lstm.py" in line
 

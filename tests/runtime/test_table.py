@@ -1,6 +1,6 @@
-"""Rows of reports: aligned text, Markdown and LaTeX."""
+"""Rows of reports: aligned text and Markdown."""
 
-from show_attend_tell.runtime.table import align, latex, markdown
+from show_attend_tell.runtime.table import align, markdown
 
 ROWS = [["", "beam 1", "beam 5"], ["CIDEr", "50.6", "-"], ["BLEU-4", "1"]]
 
@@ -23,16 +23,4 @@ def test_markdown_escapes_bars_in_cells():
         "| a\\|b | c |",
         "| --- | --- |",
         "| 1 | 2 |",
-    ]
-
-
-def test_latex_escapes_cells():
-    assert latex([["a_b", "c&d", "e"], ["1", "2", "3 %"]], "lr") == [
-        "\\begin{tabular}{lrr}",
-        "\\hline",
-        "a\\_b & c\\&d & e \\\\",
-        "\\hline",
-        "1 & 2 & 3 \\% \\\\",
-        "\\hline",
-        "\\end{tabular}",
     ]

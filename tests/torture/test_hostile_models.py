@@ -83,7 +83,7 @@ def _count(tally, guard, what, arguments, folder, reason) -> None:
     tally.count(what, outcome, signature)
 
 
-@pytest.mark.parametrize("engine", ["reference", "keras", "sibling"])
+@pytest.mark.parametrize("engine", ["numpy", "keras", "sibling"])
 def test_hostile_models_are_refused(world, tmp_path, guard, engine):
     tally = Tally(f"hostile models, {engine}", 90, 60)
     path, photo = tmp_path / "model.safetensors", str(world.photos / "photo00.jpg")
@@ -161,7 +161,7 @@ def test_hostile_rerankers_of_version_0_3_are_not_converted(
         assert [other.name for other in tmp_path.glob("*.safetensors")] == []
 
 
-@pytest.mark.parametrize("engine", ["reference", "keras"])
+@pytest.mark.parametrize("engine", ["numpy", "keras"])
 @pytest.mark.parametrize("kind", ["reranker", "confidence"])
 def test_hostile_parts_of_a_model_are_refused(world, tmp_path, guard, kind, engine):
     tally = Tally(f"hostile {kind}, {engine}", 8, 15)
@@ -208,7 +208,7 @@ def test_hostile_weights_of_an_encoder_are_refused(world, tmp_path, guard):
     pack(path, about, arrays)
     cases = list(headers(path.read_bytes()))
     for what, content in tally.within_time(cases):
-        for engine in ("reference", "keras"):
+        for engine in ("numpy", "keras"):
             path.write_bytes(content)
             more = [*arguments, "--engine", engine]
             _count(tally, guard, f"{engine}: {what}", more, tmp_path, "weights of")

@@ -64,7 +64,7 @@ def export_onnx(
         raise ModelFileError(
             f"`out` must be absent or an empty folder. Received: {folder}; name another"
         )
-    engine = load_engine([Path(model)], encoder_weights, engine="reference")
+    engine = load_engine([Path(model)], encoder_weights, engine="numpy")
     (captioner,) = engine.generator.members
     decoding = engine.generator.decoding
     decoding = dataclasses.replace(decoding, beam=beam or decoding.beam)

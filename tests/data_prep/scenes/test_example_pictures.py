@@ -36,7 +36,7 @@ def test_photos_name_their_authors_and_the_last_one_is_a_failure():
 
 @pytest.mark.slow
 def test_captions_of_the_photos_are_right_but_the_last_one():
-    pipeline = load(engine="reference")
+    pipeline = load(engine="numpy")
     for (title, jpeg, _), shown in zip(example_pictures(False), SHOWN, strict=True):
         caption = pipeline.caption(jpeg)
         assert shown in caption.text, title

@@ -189,7 +189,7 @@ def folder(request, tmp_path_factory):
 def test_packaged_models_give_the_captions_of_the_reference(folder):
     out, name = folder
     file = shipped_model(name)
-    engine = load_engine([file], engine="reference", reranker="none")
+    engine = load_engine([file], engine="numpy", reranker="none")
     member = OnnxCaptioner(engine.generator.members[0], None, str(out / "decoder.onnx"))
     for _, content, _ in example_pictures(scene_net=False)[::2]:
         image = load_photo(io.BytesIO(content))
@@ -245,7 +245,10 @@ def test_the_beam_of_an_export_may_be_another(tmp_path):
 
 @pytest.mark.parametrize(
     ("weights", "reason"),
-    [("none", "must be packaged or a file"), ("scenes", "must be VGG16 or VGG19")],
+    [
+        ("none", "need Keras: NumPy reads those of the package"),
+        ("scenes", "must be VGG16 or VGG19"),
+    ],
 )
 def test_an_encoder_that_onnx_lacks_is_refused_in_one_line(
     tmp_path, capsys, weights, reason
