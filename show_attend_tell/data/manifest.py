@@ -5,8 +5,8 @@ A manifest is a JSON Lines file in UTF-8. Every row is an object with the keys `
 of a photo below the manifest's folder is stored relative to that folder, so that a
 prepared folder can be moved as a whole.
 
-``<manifest>.sha256`` holds its digest in the format of ``sha256sum``. Manifests of
-version 0.1 have no digest and are read without this test.
+``<manifest>.sha256`` holds its digest in the format of ``sha256sum``. Delete it to have
+an edited manifest read.
 """
 
 import hashlib

@@ -30,25 +30,22 @@ _PNG_HEADER = 8
 _PIECE = 1 << 20  # bytes unpacked at a time
 _REMEDY = "copy it again from its source"
 
-# What Pillow's decoders raise for damaged files, most of it not documented.
-PILLOW_FAULTS = (
-    *(ValueError, LookupError, TypeError, AttributeError, RuntimeError, EOFError),
-    *(SyntaxError, ArithmeticError, AssertionError, struct.error, zlib.error),
-)
 # What is raised for a photo that cannot be decoded, see :func:`pillow_faults`.
 UNREADABLE = (OSError, ValueError, MemoryError, Image.DecompressionBombError)
 
 
 @contextlib.contextmanager
 def pillow_faults() -> Iterator[None]:
-    """Raise a ValueError in place of most that Pillow raises for a damaged file.
+    """Raise an error of :data:`UNREADABLE` for what Pillow raises for a damaged file.
 
-    Call only Pillow in the body: mistakes of this package raise the same errors and
-    must not be taken for damage. The errors of :data:`UNREADABLE` pass.
+    Call only Pillow in the body: its decoders raise errors of any class, and a mistake
+    of this package must not be taken for damage.
     """
     try:
         yield
-    except PILLOW_FAULTS as fault:
+    except UNREADABLE:
+        raise
+    except Exception as fault:
         raise ValueError(one_line(fault)) from fault
 
 

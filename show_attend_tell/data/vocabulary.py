@@ -202,8 +202,6 @@ class Vocabulary:
     def load(cls, path: str | Path) -> "Vocabulary":
         """Read a vocabulary written by :meth:`save`.
 
-        Files of version 0.1 have no digest and are read without comparing it.
-
         Raises:
             DataError: the file is absent, malformed, or differs from its digest.
         """
@@ -215,7 +213,7 @@ class Vocabulary:
             words = content.get("words")
             if not isinstance(words, list) or not all(map(is_text, words)):
                 raise ValueError("it must be an object with the list `words` of texts")
-            if content.get("sha256", _digest(words)) != _digest(words):
+            if content.get("sha256") != _digest(words):
                 raise ValueError("its words differ from their digest `sha256`")
         try:
             return cls(words)

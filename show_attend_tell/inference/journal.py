@@ -46,8 +46,8 @@ def _finite_or_none(value: object) -> float | None:
     return None if value is None else finite(value)
 
 
-# The keys of a caption's row, and the function that checks the value of each. Rows of
-# version 0.1 have no confidence.
+# The keys of a caption's row, and the function that checks the value of each. The
+# confidence is null without a calibration.
 FIELDS = {
     "path": text,
     "caption": text,

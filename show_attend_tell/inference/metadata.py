@@ -48,11 +48,8 @@ def _identity(photo: Path) -> str:
 def _describes(packet: XmpPacket, sidecar: Path, photo: Path) -> bool:
     """Return whether a sidecar is of this photo, and not of one that was replaced.
 
-    The photo is read only if it has changed since the sidecar was written. A sidecar
-    of an earlier version, which does not say, counts as this photo's.
+    The photo is read only if it has changed since the sidecar was written.
     """
-    if not packet.photo:
-        return True
     size, _, _ = packet.photo.partition(" ")
     found = photo.stat()
     if str(found.st_size) != size:

@@ -96,8 +96,7 @@ def require_replaceable(path: Path, rows: Sequence[Row]) -> None:
     """Raise unless every caption in a table is among these rows.
 
     An earlier run wrote it from some of these rows, perhaps in other columns. A CSV
-    file differs if another program wrote it, a person changed a caption in it, or
-    version 0.1 wrote it, which kept no journal beside it.
+    file differs if another program wrote it, or a person changed a caption in it.
 
     Raises:
         CaptionError: the file has other lines.

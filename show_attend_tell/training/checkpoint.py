@@ -36,7 +36,7 @@ class Position:
     epoch: Count = 0
     step_in_epoch: Count = 0
     step: Count = 0
-    best: float | None = None  # -1.0 in checkpoints of earlier versions
+    best: float | None = None
     best_step: Count = 0
     without_gain: Count = 0
     # The update validated last; 0 is the initial model.
@@ -45,8 +45,8 @@ class Position:
     start_counts: bool = False  # whether the initial model may be the best
     first_loss: float | None = None  # loss per word of the first update
     vocabulary: str = ""  # digest of the words
-    epochs: Count = 0  # of the settings; 0 in checkpoints of earlier versions
-    # What was trained on -> its digest; none in checkpoints of earlier versions.
+    epochs: Count = 0  # of the settings
+    # What was trained on -> its digest.
     data: dict[str, str] = field(default_factory=dict)
 
 
@@ -90,7 +90,7 @@ def is_trained(folder: Path, experiment: Experiment) -> bool:
     runs.open_run(experiment, folder.parent, resume=True, overwrite=False)
     position = read_position(folder / runs.CHECKPOINT)
     epochs = experiment.training.epochs
-    extended = 0 < position.epochs < epochs
+    extended = position.epochs < epochs
     return position.epoch >= epochs or bool(position.stopped and not extended)
 
 

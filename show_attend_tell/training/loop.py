@@ -195,14 +195,12 @@ class Trainer:
         digest = self.task.digest
         position = restore_checkpoint(path, self.model)
         remedy = "prepare the data as they were, or replace the run with --overwrite"
-        if position.vocabulary not in ("", digest):  # version 0.1.0 stored none
+        if position.vocabulary != digest:
             raise TrainingError(
                 f"{path}: the run was started with {self.task.other}; {remedy}"
             )
         now = self.task.data_digests
-        changed = [
-            name for name in now if position.data.get(name) not in (None, now[name])
-        ]
+        changed = [name for name in now if position.data.get(name) != now[name]]
         if changed:
             raise TrainingError(
                 f"{path}: the run was started with other training data: "
@@ -217,7 +215,6 @@ class Trainer:
                 f"{position.step} must be number {within} of epoch {position.epoch}. "
                 f"Received: {steps} updates per epoch; {remedy}"
             )
-        position.vocabulary = digest
         self.position = position
         self._written = position.step
         if self.workers.is_chief:
@@ -235,7 +232,7 @@ class Trainer:
         before = self.position.epochs
         epochs = self.settings.epochs
         self.position.epochs = epochs
-        if before and before < epochs:
+        if before < epochs:
             self.position.stopped = ""
             self.position.without_gain = 0
             save_checkpoint(self.folder / runs.CHECKPOINT, self.model, self.position)

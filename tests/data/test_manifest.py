@@ -94,7 +94,7 @@ def test_a_manifest_that_differs_from_its_digest_is_refused(tmp_path):
     file.write_bytes(whole.replace(b"dog", b"cat"))
     with refused(DataError, "differs from its digest"):
         read_manifest(file)
-    digest.unlink()  # as in earlier versions
+    digest.unlink()  # to have an edited manifest read
     assert read_manifest(file)[0].captions == ("A cat runs .",)
     for content in (b"", b"\xff", b"0" * 64):
         digest.write_bytes(content)

@@ -257,7 +257,7 @@ def test_features_without_any_photo_are_extracted_when_the_photos_are_back(tmp_p
     path, count = tmp_path / "tiny" / f"{NAME}.h5", TRAIN + VAL
     ids = [photo.id for photo in photos if photo.split != "none"]
     with FeatureWriter(path, encoder.identity(), ids) as writer:
-        for number in writer.missing:  # as earlier versions wrote them
+        for number in writer.missing:  # of no photo that was there
             rows = len(writer.rows(number))
             features = np.zeros((rows, 4, encoder.width), np.float16)
             writer.part(number).write(features, ["no such photo"] * rows)

@@ -11,6 +11,7 @@ from refusals import refused
 from sealed_features import edited
 from tiny_evaluation import EXPERIMENT, IDENTITY, PHOTO, Place, make_place
 
+from data_prep.feature_part import write_column
 from show_attend_tell.config import runs
 from show_attend_tell.config.settings import experiment_to_toml
 from show_attend_tell.data import manifest, splits
@@ -238,6 +239,10 @@ def test_a_photo_without_features_is_skipped_with_a_note(place, compiled):
     path = feature_path(place.data, EXPERIMENT.encoder)
     with edited(path) as file:
         row = list(file["image_ids"].asstr()).index("photo-14")
+        problems = file["problems"].asstr()[:].tolist()
+        problems[row] = "cut short"
+        del file["problems"]
+        write_column(file, "problems", problems)
         file["written"][row] = False
     report = place.evaluate()
     assert report.photos == 3

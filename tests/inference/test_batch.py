@@ -91,10 +91,10 @@ def test_an_interruption_keeps_every_caption_so_far(
     assert {path.name for path in tmp_path.iterdir()} == {"captions.jsonl", "photos"}
 
 
-def test_a_csv_of_version_0_1_is_neither_lost_nor_repeated(pipeline, folder, tmp_path):
+def test_a_csv_without_its_journal_is_not_lost(pipeline, folder, tmp_path):
     out = tmp_path / "captions.csv"
     caption_into_file(pipeline, [folder], out)
-    out.with_suffix(".jsonl").unlink()  # version 0.1 wrote the CSV alone
+    out.with_suffix(".jsonl").unlink()
     before = out.read_bytes()
     with pytest.raises(CaptionError, match="made from captions.jsonl beside it"):
         caption_into_file(pipeline, [folder], out)

@@ -388,7 +388,7 @@ def test_a_table_of_the_same_lines_is_replaced(path):
     for least in (0.05, 0.3):
         table.write_bytes(exiftool_table(low, least))
         require_replaceable(table, low)
-    with table.open("w", newline="", **ENCODING) as file:  # of an earlier version
+    with table.open("w", newline="", **ENCODING) as file:  # in other columns
         writer = csv.DictWriter(file, FIELDS, extrasaction="ignore")
         writer.writeheader()
         writer.writerows(rows)

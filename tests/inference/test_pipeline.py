@@ -19,7 +19,7 @@ from tiny_pipeline import DECODING, photo_bytes, with_decoding
 
 import show_attend_tell as sat
 from show_attend_tell.config.settings import DecodingSettings
-from show_attend_tell.data.photo_faults import PILLOW_FAULTS, UNREADABLE
+from show_attend_tell.data.photo_faults import UNREADABLE
 from show_attend_tell.data.preprocessing import load_photo
 from show_attend_tell.inference.photos import find_photos, to_input
 from show_attend_tell.inference.pipeline import CaptioningPipeline, load
@@ -53,7 +53,17 @@ def test_unreadable_photos_are_reported_in_place_and_stop_nothing(results, folde
     }
 
 
-@pytest.mark.parametrize("error", [*PILLOW_FAULTS, *UNREADABLE])
+UNDOCUMENTED = [
+    LookupError,
+    TypeError,
+    EOFError,
+    SyntaxError,
+    AssertionError,
+    Exception,
+]
+
+
+@pytest.mark.parametrize("error", [*UNREADABLE, *UNDOCUMENTED])
 def test_an_error_of_a_decoder_loses_no_other_photo(
     pipeline, folder, monkeypatch, error
 ):
@@ -430,7 +440,7 @@ import sys
 import show_attend_tell as sat
 for name in sat.__all__:
     getattr(sat, name)
-sat.load(sys.argv[1])
+sat.load(sys.argv[1], engine="keras")
 """
 
 

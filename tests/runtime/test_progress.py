@@ -26,10 +26,11 @@ def clock():
 def make(clock, monkeypatch):
     """Return a function that makes a bar which reads the clock."""
     monkeypatch.setattr(progress, "time", SimpleNamespace(time=clock))
+    monkeypatch.setattr("tqdm.std.time", clock)
 
     def make(total=1000, **options):
         bar = progress_bar(total, "step", **options)
-        bar._time, bar.mininterval = clock, 0.1
+        bar.mininterval = 0.1
         bar.start_t = bar.last_print_t = clock()
         return bar
 

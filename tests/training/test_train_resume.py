@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import json
 import shutil
 from pathlib import Path
 
@@ -31,6 +30,7 @@ from show_attend_tell.config.runs import CHECKPOINT, MODEL, SETTINGS, lock_run
 from show_attend_tell.config.settings import read_experiment_file
 from show_attend_tell.data import manifest
 from show_attend_tell.data.features import FeatureReader
+from show_attend_tell.data.vocabulary import Vocabulary
 from show_attend_tell.runtime.errors import TrainingError
 from show_attend_tell.training import train as training
 from show_attend_tell.training.maximum_likelihood import Likelihood
@@ -211,11 +211,11 @@ def refused_resumption(work, folder):
 def test_resuming_with_another_vocabulary_is_refused(work, whole, tmp_path, words):
     other = Path(shutil.copytree(work, tmp_path / "work"))
     path = other / "made-up" / "vocabulary.json"
-    content = json.loads(path.read_text())
-    kept, rest = content["words"][:4], content["words"][4:]
+    vocabulary = Vocabulary.load(path)
+    special = vocabulary.words[:4]
+    rest = vocabulary.words[4:]
     new = rest[::-1] if words == "reversed" else [f"{word}s" for word in rest]
-    content.pop("sha256")  # a vocabulary without a digest, as version 0.1 wrote
-    path.write_text(json.dumps({**content, "words": kept + new}))
+    Vocabulary((*special, *new)).save(path)
     before = (whole / "tiny" / CHECKPOINT).read_bytes()
     assert "another vocabulary" in refused_resumption(other, whole)
     assert (whole / "tiny" / CHECKPOINT).read_bytes() == before

@@ -56,7 +56,8 @@ def bleu(
     rows = []
     for counts in scorer.ctest:
         length = counts["testlen"]
-        closest = scorer._single_reflen(counts["reflen"], "closest", length)
+        # As the scorer chooses it: of two as close, the shorter.
+        _, closest = min((abs(each - length), each) for each in counts["reflen"])
         rows.append([*counts["correct"], *counts["guess"], length, closest])
     values = np.array(rows, np.float64)  # (N, 10)
     return {

@@ -27,8 +27,7 @@ def test_the_task_chooses_the_tables_and_their_defaults():
     assert captioning(task="caption") == captioning()
 
 
-def test_the_settings_of_a_captioner_are_written_as_before():
-    """Without the key `task`, which files of earlier versions do not have."""
+def test_the_settings_of_a_captioner_are_written_without_the_task():
     assert captioning().task == "caption"
     assert "task" not in experiment_to_dict(captioning())
 
