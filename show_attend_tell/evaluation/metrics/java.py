@@ -1,11 +1,13 @@
 """Run the Java programs that pycocoevalcap ships: PTB tokenizer, METEOR 1.5, SPICE."""
 
 import json
+import logging
 import math
 import os
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,11 +22,16 @@ from show_attend_tell.evaluation.metrics.bootstrap import (
 )
 from show_attend_tell.runtime.errors import SetupError
 
+logger = logging.getLogger(__name__)
+
 # Numbers with a decimal point and text in UTF-8, whatever the user's locale.
 _FLAGS = (
     "-Duser.language=en -Duser.country=US -Duser.language.format=en "
     "-Duser.country.format=US -Dfile.encoding=UTF-8 -Dstdout.encoding=UTF-8"
 )
+# seconds without a sign of life before the first line about a program, and the others
+_FIRST_LINE = 5.0
+_NEXT_LINE = 15.0
 _MESSAGE_LIMIT = 200  # characters of a line of standard error that are quoted
 
 STANFORD = "stanford-corenlp-3.4.1"
@@ -75,27 +82,63 @@ def run_java(
     # _JAVA_OPTIONS overrules the command line, and its last value of a flag counts.
     flags = f"{os.environ.get('_JAVA_OPTIONS', '')} {_FLAGS}"
     try:
-        done = subprocess.run(
+        process = subprocess.Popen(
             [java, *arguments],
-            input=text.encode("utf-8", "replace"),
-            capture_output=True,
-            timeout=timeout,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             env={**os.environ, "_JAVA_OPTIONS": flags},
         )
-    except subprocess.TimeoutExpired:
-        raise SetupError(f"{name}: java did not end in {timeout:g} s") from None
     except OSError as error:
         raise SetupError(f"{name}: {java} cannot be run: {error}") from None
-    lines = done.stderr.decode("utf-8", "replace").splitlines()
+    with process:
+        try:
+            printed, faults = _wait_for(
+                process, name, text.encode("utf-8", "replace"), timeout
+            )
+        except subprocess.TimeoutExpired as error:
+            process.kill()
+            raise SetupError(f"{name}: java did not end in {timeout:g} s") from error
+        except BaseException:  # Ctrl-C too
+            process.kill()
+            process.wait()
+            raise
+    lines = faults.decode("utf-8", "replace").splitlines()
     messages = [line.strip()[:_MESSAGE_LIMIT] for line in lines]
     messages = [m for m in messages if m and not m.startswith("Picked up ")]
-    if done.returncode != 0:
+    if process.returncode != 0:
         named = [m for m in messages if "Exception" in m or "Error" in m]
         reason = (named[:1] or messages[-1:] or ["it gave no reason"])[0]
         raise SetupError(
-            f"{name}: java stopped with status {done.returncode}: {reason}"
+            f"{name}: java stopped with status {process.returncode}: {reason}"
         )
-    return done.stdout.decode("utf-8", "replace"), messages
+    return printed.decode("utf-8", "replace"), messages
+
+
+def _wait_for(
+    process: subprocess.Popen, name: str, given: bytes, timeout: float
+) -> tuple[bytes, bytes]:
+    """Return what a program prints; say at times that it is waited for.
+
+    Raises:
+        subprocess.TimeoutExpired: the program does not end in `timeout` seconds.
+    """
+    started = time.monotonic()
+    rest: bytes | None = given  # given once
+    pause = _FIRST_LINE
+    while True:
+        left = timeout - (time.monotonic() - started)
+        try:
+            return process.communicate(rest, max(0, min(pause, left)))
+        except subprocess.TimeoutExpired:
+            elapsed = time.monotonic() - started
+            if elapsed >= timeout:
+                raise
+            logger.info(
+                "%s: waiting for java, %.0f s of at most %.0f", name, elapsed, timeout
+            )
+            rest = None
+            pause = _NEXT_LINE
 
 
 def java_version(timeout: float = 30) -> str:

@@ -1,6 +1,7 @@
 """Compute all scores of a set of captions, or only the scores for validation."""
 
 import logging
+import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -81,7 +82,7 @@ def score(
     notes: list[str] = []
     raw = list(captions.values())
     raw += [text for photo in captions for text in references[photo]]
-    tokenized, used = _tokenize(raw, tokenizer, notes)
+    tokenized, used, hangs = _tokenize(raw, tokenizer, notes)
     hypotheses = tokenized[: len(captions)]
     others = iter(tokenized[len(captions) :])
     texts = [list(islice(others, len(references[photo]))) for photo in captions]
@@ -93,6 +94,9 @@ def score(
     if len(captions) == 1:
         notes.append("CIDEr of a single photo is 0 by definition")
     programs = {"METEOR": meteor} | ({"SPICE": spice} if with_spice else {})
+    if hangs:  # METEOR would wait for minutes more
+        notes += [f"no {name}: java hangs" for name in programs]
+        programs = {}
     for name, program in programs.items():
         try:
             results[name] = program(*words, _JAVA_SECONDS)
@@ -125,22 +129,27 @@ def score(
 
 def _tokenize(
     texts: Sequence[str], tokenizer: TokenizerName, notes: list[str]
-) -> tuple[list[str], str]:
-    """Return the tokenized captions and the tokenizer used; add a note for ``auto``."""
+) -> tuple[list[str], str, bool]:
+    """Return the tokenized captions, the tokenizer used, and whether Java hangs.
+
+    For ``auto`` a note gives the reason of another tokenizer than PTB.
+    """
+    hangs = False
     if tokenizer not in ("auto", "ptb", "simple"):
         raise EvaluationError(
             f"`tokenizer` must be auto, ptb or simple. Received: {tokenizer!r}"
         )
     if tokenizer != "simple":
         try:
-            return ptb_tokenize(texts, _JAVA_SECONDS), "ptb"
+            return ptb_tokenize(texts, _JAVA_SECONDS), "ptb", hangs
         except SetupError as error:
             if tokenizer == "ptb":
                 raise
+            hangs = isinstance(error.__cause__, subprocess.TimeoutExpired)
             notes.append(
                 f"simple tokenizer, not PTB, so scores differ slightly: {error}"
             )
-    return [" ".join(tokenize(text)) for text in texts], "simple"
+    return [" ".join(tokenize(text)) for text in texts], "simple", hangs
 
 
 def validation_scores(

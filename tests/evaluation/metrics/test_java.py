@@ -1,6 +1,8 @@
 """Java programs that hang, fail, or print malformed output."""
 
+import logging
 import os
+import re
 import shutil
 import signal
 import threading
@@ -12,7 +14,7 @@ import pytest
 from refusals import refused
 
 from show_attend_tell.data.vocabulary import tokenize
-from show_attend_tell.evaluation.metrics import java
+from show_attend_tell.evaluation.metrics import java, scoring
 from show_attend_tell.evaluation.metrics.java import (
     meteor,
     ptb_tokenize,
@@ -95,6 +97,26 @@ def test_errors_of_programs_have_one_line(
     assert str(caught.value).startswith(f"{name}: java {message}")
 
 
+def test_lines_say_what_is_waited_for_and_for_how_long(fake, monkeypatch, caplog):
+    monkeypatch.setattr(java, "_FIRST_LINE", 0.2)
+    monkeypatch.setattr(java, "_NEXT_LINE", 0.2)
+    fake("cat; sleep 0.7")
+    with caplog.at_level(logging.INFO):
+        assert run_java("METEOR", [], "0.5\n", GENEROUS)[0] == "0.5\n"
+    assert re.fullmatch(
+        r"METEOR: waiting for java, \d+ s of at most 60", caplog.messages[0]
+    )
+
+
+def test_a_java_that_hangs_is_waited_for_once(fake, monkeypatch):
+    monkeypatch.setattr(scoring, "_JAVA_SECONDS", SHORT)
+    fake("exec sleep 600")
+    result = scoring.score({"a": "a dog"}, {"a": ["a dog."]})
+    assert result.tokenizer == "simple"
+    assert any("PTB tokenizer: java did not end" in note for note in result.notes)
+    assert "no METEOR: java hangs" in result.notes
+
+
 def test_megabytes_on_standard_error_do_not_block(fake):
     fake("head -c 3000000 /dev/zero >&2; cat")
     assert run_java("cat", [], "0.5\n", GENEROUS)[0] == "0.5\n"
@@ -107,8 +129,6 @@ def test_a_hanging_program_is_killed_at_the_time_limit(fake, tmp_path):
     assert not alive(int((tmp_path / "pid").read_text()))
 
 
-# subprocess.run does not wait for the program that it kills after Ctrl-C.
-@pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")
 def test_a_program_is_killed_by_ctrl_c(fake, tmp_path):
     fake(f"echo $$ > '{tmp_path}/pid'; exec sleep 600")
     ended = threading.Event()
