@@ -17,7 +17,7 @@ export class Calibration {
     }
   }
 
-  // Return {confidence, confidence_word} of a caption of beamSearch.
+  // Return {confidence, confidence_word, confidence_limits} of a caption of beamSearch.
   //
   // Args:
   //   features: annotations, L * D values; grid: [rows, columns], L locations.
@@ -33,9 +33,10 @@ export class Calibration {
         + coefficients[columns.length]);
     });
     const confidence = Math.round(1e6 * known * good) / 1e6;
-    const shown = Number(confidence.toFixed(2));
-    const [word] = Object.entries(this.confidence_words).find(([, least]) => shown >= least);
-    return { confidence, confidence_word: word };
+    const named = Object.entries(this.confidence_words);
+    const [word] = named.find(([, least]) => confidence >= least);
+    const limits = named.map(([, least]) => least);
+    return { confidence, confidence_word: word, confidence_limits: limits };
   }
 
   // Return the statistics of a photo and its caption by their names.

@@ -37,7 +37,8 @@ function buttonOf(word, k) {
   button.textContent = k ? word : word[0].toUpperCase() + word.slice(1);
   const percent = Math.round(100 * Math.exp(answer.word_log_probs[k]));
   button.setAttribute("aria-label", `${word}, ${percent} percent`);
-  for (const kind of ["pointerenter", "click", "focus"]) {
+  // Not "pointerenter", which also comes when a word appears under a pointer at rest.
+  for (const kind of ["pointermove", "click", "focus"]) {
     button.addEventListener(kind, () => show(k));
   }
   return button;
@@ -45,9 +46,9 @@ function buttonOf(word, k) {
 
 function showAnswer(found) {
   answer = found;
-  const { confidence, confidence_word: word } = answer;
+  const { confidence, confidence_word: word, confidence_limits: limits } = answer;
   report(answer.words.length
-    ? `${word}, confidence ${confidence.toFixed(2)}` : "The caption is empty.");
+    ? `${word}, confidence ${confidenceFigures(confidence, limits)}` : "The caption is empty.");
   part("announced").textContent = answer.sentence;
   part("words").replaceChildren(...answer.words.map(buttonOf));
   part("others").replaceChildren(...answer.alternatives.map(({ sentence }) => {

@@ -97,6 +97,7 @@ function describe(caption, { words: vocabulary, grid: [rows, columns] }) {
     score: caption.score,
     confidence: caption.confidence,
     confidence_word: caption.confidence_word,
+    confidence_limits: caption.confidence_limits,
     word_log_probs: words.map(({ logProb }) => logProb),
     beta: words.map(({ beta }) => beta),
     attention: words.map(({ alpha }) => Array.from(

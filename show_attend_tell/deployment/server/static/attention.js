@@ -123,6 +123,16 @@ function figureOf(photo, answer) {
   return canvas;
 }
 
+// A confidence with two decimals, or as many as tell it from the limits of the words:
+// 0.498 is unsure, and 0.50 would be likely.
+function confidenceFigures(confidence, limits) {
+  for (let decimals = 2; decimals < 17; decimals++) {
+    const text = confidence.toFixed(decimals);
+    if (limits.every((least) => (Number(text) < least) === (confidence < least))) return text;
+  }
+  return String(confidence);
+}
+
 function numbersOf(answer, k) {
   const p = Math.exp(answer.word_log_probs[k]);
   const gated = answer.beta.some((beta) => beta !== 1); // a Transformer has no gates

@@ -111,10 +111,12 @@ function showAnswer() {
   $("others-box").hidden = !answer.alternatives.length;
 }
 
+let confidenceLimits = []; // the least confidence of each word
+
 // The confidence of an answer in words and as a number, empty if it is unknown.
 function inWords({ confidence, confidence_word: word, region }) {
   if (region) return "a region's caption has no confidence";
-  return word ? `${word}, confidence ${confidence.toFixed(2)}` : "";
+  return word ? `${word}, confidence ${confidenceFigures(confidence, confidenceLimits)}` : "";
 }
 
 // What is known about the caption shown, empty without one.
@@ -376,7 +378,8 @@ function startPhotos(about) {
   $("beam").max = about.max_beam;
   useModelSettings();
   $("limits").textContent = `At most ${about.megabytes} MB and ${about.megapixels} megapixels.`;
-  const [likely, unsure] = Object.values(about.confidence_words);
+  confidenceLimits = Object.values(about.confidence_words);
+  const [likely, unsure] = confidenceLimits;
   $("meaning").textContent = `likely from ${likely}, unsure from ${unsure}, probably wrong below`;
   about.examples.forEach(({ title, note }, number) => {
     const button = document.createElement("button");
