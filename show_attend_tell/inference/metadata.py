@@ -46,14 +46,12 @@ def _identity(photo: Path) -> str:
 
 
 def _describes(packet: XmpPacket, sidecar: Path, photo: Path) -> bool:
-    """Return whether a sidecar is of this photo, and not of one that was replaced.
-
-    The photo is read only if it has changed since the sidecar was written.
-    """
+    """Return whether a sidecar is of this photo, and not of one that was replaced."""
     size, _, _ = packet.photo.partition(" ")
     found = photo.stat()
     if str(found.st_size) != size:
         return False
+    # The photo is read only if it has changed since the sidecar was written.
     is_older = found.st_mtime_ns <= sidecar.stat().st_mtime_ns
     return is_older or _identity(photo) == packet.photo
 
@@ -85,7 +83,9 @@ class MetadataWriter:
         self.made_by = made_by
         self.overwrite = overwrite
         self.least = least
-        self.written = self.present = self.left_out = 0
+        self.written = 0
+        self.present = 0
+        self.left_out = 0
         self.kept: list[Path] = []
         self.failures: list[Failure] = []
 

@@ -269,7 +269,8 @@ class Trainer:
             # The interrupt can arrive after an update was applied, before it was
             # counted.
             position.step = int(self.model.optimizer.iterations)
-            if position.step <= 1 and self.losses.first is None is self._latest:
+            is_unmeasured = self.losses.first is None and self._latest is None
+            if position.step <= 1 and is_unmeasured:
                 raise  # the first update is repeated, as its loss is not known
             done = position.epoch * self.objective.steps
             position.step_in_epoch = position.step - done
