@@ -20,6 +20,7 @@ class SiblingModel(keras.Model):
     Attributes:
         settings_class: dataclass of the settings.
         sizes: the constructor's arguments beside settings and seed.
+        may_be_new: names of the layers that an initial model may lack.
 
     Args:
         settings: an instance of ``settings_class``, or its values.
@@ -28,6 +29,7 @@ class SiblingModel(keras.Model):
 
     settings_class: type
     sizes: tuple[str, ...] = ()
+    may_be_new: tuple[str, ...] = ()
 
     def __init__(self, settings, seed=0, **kwargs):
         super().__init__(**kwargs)

@@ -140,6 +140,8 @@ class TaskModels:
     def set_weights_from(self, source: str, model: keras.Model, runs: Path) -> None:
         """Give a model the weights of another one, such as one of fewer glimpses.
 
+        Layers of ``may_be_new`` that the other model lacks keep their initial weights.
+
         Args:
             source: a ``.safetensors`` file, ``shipped``, or the name of a run.
             model: an untrained model.
@@ -152,16 +154,21 @@ class TaskModels:
         shipped = source == "shipped"
         path = self.shipped_file() if shipped else find_model(source, runs)
         initial = self.load(path)
+        given, wanted = named_weights(initial), named_weights(model)
+        new = [name for name in wanted if name.split("/")[0] in model.may_be_new]
         shapes = [
-            [weight.shape for weight in each.weights] for each in (initial, model)
+            {name: tuple(weight.shape) for name, weight in weights.items()}
+            for weights in (given, wanted)
         ]
-        if type(initial) is not type(model) or shapes[0] != shapes[1]:
+        lacking = {name: shapes[1][name] for name in new if name not in given}
+        if type(initial) is not type(model) or shapes[0] | lacking != shapes[1]:
             raise ModelFileError(
                 f"{path}: has weights of other shapes than the experiment's model; "
                 "restore the settings of the model, or name another file in "
                 "training.init_from"
             )
-        model.set_weights(initial.get_weights())
+        for name, weight in given.items():
+            wanted[name].assign(weight)
 
 
 @functools.cache

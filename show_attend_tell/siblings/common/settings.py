@@ -16,8 +16,8 @@ class SiblingTrainingSettings(OptimiserSettings):
 
     Attributes:
         init_from: initial model with weights of the same shapes, such as one of fewer
-            glimpses: a ``.safetensors`` file, ``shipped`` or the name of another run;
-            empty for random weights.
+            glimpses, or one without zoom and stop: a ``.safetensors`` file, ``shipped``
+            or the name of another run; empty for random weights.
     """
 
     init_from: str = ""

@@ -40,7 +40,7 @@ class DigitModels:
         """
         digit = digit_of_image(image)
         prediction = self._predict(digit[None], "mean", seed)
-        seen = retina_glimpses(digit[None], prediction.locations, self._ram)
+        seen = retina_glimpses(digit[None], prediction, self._ram)
         glimpses = [
             {
                 "box": box.tolist(),
@@ -51,6 +51,7 @@ class DigitModels:
                 seen.boxes[0], seen.views[0], prediction.steps[0], strict=True
             )
         ]
+        glimpses = glimpses[: seen.counts[0]]
         return {
             "digit": digit.tolist(),
             "label": int(prediction.classes[0]),

@@ -81,7 +81,19 @@ class GlimpseSettings:
         core: ``relu`` (the paper's for digits) or ``lstm``.
         width: width of the core and of the glimpse network's output.
         glimpse_width: width of the layers on the retina and on the place.
-        location_width: width of a hidden layer of the location network; 0 for none.
+        location_width: width of a hidden layer of the location network, and of the
+            networks of zoom and stop; 0 for none.
+        zoom: ``fixed``, or ``learned``: the policy also chooses how wide the patches
+            of each glimpse are.
+        zoom_limit: how many times as wide, or as narrow, a zoom makes them at most.
+        zoom_deviation: deviation of the policy's zoom; 1 is the whole way from no zoom
+            to the limit.
+        stop: ``never``: T glimpses at each picture; or ``learned``: after each glimpse
+            the policy may stop and answer.
+        stop_decay: weight of the squared logits of stopping in the REINFORCE term; more
+            keeps a policy longer from settling on one number of glimpses.
+        price: what a glimpse costs, in rewards for a right class; needs, and is needed
+            by, ``stop = "learned"``.
     """
 
     patch: Width = 8
@@ -101,8 +113,38 @@ class GlimpseSettings:
     width: Width = 256
     glimpse_width: Width = 128
     location_width: Annotated[int, Field(ge=0, le=4096)] = 128
+    zoom: Literal["fixed", "learned"] = "fixed"
+    zoom_limit: Annotated[float, Field(gt=1, le=8)] = 2.0
+    zoom_deviation: Annotated[float, Field(gt=0)] = 0.2
+    stop: Literal["never", "learned"] = "never"
+    stop_decay: NonNegative = 0.005
+    price: Annotated[float, Field(ge=0, lt=1)] = 0.0
 
     _check_baseline = model_validator(mode="after")(require_samples)
+
+    @model_validator(mode="after")
+    def _check_zoom_and_stop(self):
+        if self.stop == "learned" and not self.price:
+            raise ValueError(
+                "stop = 'learned' needs a price of a glimpse above 0, such as 0.01; "
+                "without one it never pays to stop. Received: price = 0"
+            )
+        if self.stop == "never" and self.price:
+            raise ValueError(
+                "price needs stop = 'learned'. "
+                f"Received: price = {self.price:g}, stop = 'never'"
+            )
+        if self.stop == "learned" and self.glimpses < 2:
+            raise ValueError(
+                "stop = 'learned' needs glimpses = 2 or more. "
+                f"Received: glimpses = {self.glimpses}"
+            )
+        if self.zoom == "learned" and self.glimpses < 2 and self.first != "learned":
+            raise ValueError(
+                "zoom = 'learned' needs glimpses = 2 or more, or first = 'learned'. "
+                f"Received: glimpses = {self.glimpses}, first = {self.first!r}"
+            )
+        return self
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -167,10 +209,12 @@ class DigitTrainingSettings(SiblingTrainingSettings):
     """The optimiser, its schedule, and the end of training.
 
     Attributes:
-        metric: validation score that selects the model: 100 - error in percent.
+        metric: validation score that selects the model: ``accuracy``, 100 - error in
+            percent, or, with ``glimpse.stop = "learned"``, ``reward``: the share of
+            right classes minus the price of the glimpses.
     """
 
-    metric: Literal["accuracy"] = "accuracy"
+    metric: Literal["accuracy", "reward"] = "accuracy"
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -202,6 +246,12 @@ class DigitExperiment:
             require_inside("glimpse.patch", self.glimpse.patch, self.data)
         if self.draw:
             require_inside("draw.read", self.draw.read, self.data)
+        stops = self.glimpse is not None and self.glimpse.stop == "learned"
+        if self.training.metric == "reward" and not stops:
+            raise ValueError(
+                "training.metric = 'reward' needs glimpse.stop = 'learned'. "
+                "Received: a model that does not stop; choose 'accuracy'"
+            )
         return self
 
 

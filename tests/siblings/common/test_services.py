@@ -1,6 +1,7 @@
 """Digits and words over HTTP: glimpses, drawings, words, and refusals."""
 
 import dataclasses
+import io
 import subprocess
 import sys
 
@@ -8,13 +9,15 @@ import numpy as np
 import pytest
 import requests
 import served
+from PIL import Image
 from served import serving
-from tiny_digits import GLIMPSES, STEPS, drawing_bytes, tiny_ram
+from tiny_digits import GLIMPSES, STEPS, drawing_bytes, tiny_draw, tiny_ram
 from tiny_pipeline import photo_bytes, tiny_pipeline
 from tiny_reader import crop_bytes, drawn_crop, random_reader
 from tiny_tabs import tiny_tabs, words_with
 
 from show_attend_tell.runtime import plugins
+from show_attend_tell.siblings.digits.page_models import DigitModels
 from show_attend_tell.siblings.digits.ram.prediction import Predictor
 from show_attend_tell.siblings.words.generation import Searcher
 from show_attend_tell.siblings.words.page_reader import PageReader
@@ -49,6 +52,19 @@ def test_a_drawn_digit_gets_glimpses_with_what_was_seen_and_probabilities(addres
     seen = np.array(found["glimpses"][0]["seen"])[4:12, 4:12]
     inside = padded[y0 + 28 : y0 + 36, x0 + 28 : x0 + 36]
     np.testing.assert_array_equal(seen, inside)
+
+
+def test_the_glimpses_of_a_model_that_stops_end_there():
+    model = tiny_ram(stop="learned", price=0.1)
+    digit = Image.open(io.BytesIO(drawing_bytes()))
+    models = DigitModels(model, tiny_draw())
+    counts = set()
+    for seed in range(8):
+        found = models.classify(digit, seed)
+        counts.add(len(found["glimpses"]))
+        last = found["glimpses"][-1]["probabilities"]
+        assert found["label"] == int(np.argmax(last))
+    assert min(counts) < GLIMPSES
 
 
 def test_glimpses_are_those_of_the_model_and_depend_on_the_seed(address):

@@ -82,6 +82,14 @@ INVALID = {
         ("glimpse", "first", "corner"),
         ("glimpse", "baseline", "none"),
         ("glimpse", "policy_reaches", "everything"),
+        ("glimpse", "zoom", "free"),
+        ("glimpse", "zoom_limit", 1.0),
+        ("glimpse", "zoom_limit", 8.5),
+        ("glimpse", "zoom_deviation", 0.0),
+        ("glimpse", "stop", "always"),
+        ("glimpse", "stop_decay", -0.1),
+        ("glimpse", "price", -0.1),
+        ("glimpse", "price", 1.0),
         ("training", "metric", "CIDEr"),
     ],
     "generate": [
@@ -156,6 +164,36 @@ def test_the_baseline_of_samples_needs_two():
     assert experiment_from_dict(
         changed(CLASSIFY, "glimpse", baseline="samples", samples=2)
     )
+
+
+STOP = {"stop": "learned", "price": 0.01}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"stop": "learned"}, "stop = 'learned' needs a price of a glimpse above 0"),
+        ({"price": 0.01}, "price needs stop = 'learned'. Received: price = 0.01"),
+        ({**STOP, "glimpses": 1}, "stop = 'learned' needs glimpses = 2 or more"),
+        ({"zoom": "learned", "glimpses": 1}, "zoom = 'learned' needs glimpses = 2"),
+    ],
+)
+def test_zoom_and_stop_need_their_settings(change, message):
+    refusal = message_of(changed(CLASSIFY, "glimpse", **change))
+    assert message in refusal
+    assert "\n" not in refusal.strip()
+
+
+def test_zoom_and_stop_are_accepted():
+    assert experiment_from_dict(changed(CLASSIFY, "glimpse", **STOP, zoom="learned"))
+    first = {"zoom": "learned", "glimpses": 1, "first": "learned"}
+    assert experiment_from_dict(changed(CLASSIFY, "glimpse", **first))
+
+
+def test_only_a_model_that_stops_is_chosen_by_reward():
+    values = changed(CLASSIFY, "training", metric="reward")
+    assert "'reward' needs glimpse.stop = 'learned'" in message_of(values)
+    assert experiment_from_dict(changed(values, "glimpse", **STOP))
 
 
 def test_each_source_of_words_has_its_number_of_validation_words():

@@ -7,6 +7,7 @@ import math
 import made_up_digits
 import numpy as np
 import pytest
+import tensorflow as tf
 import tiny_reader
 from made_up_digits import digits
 from nightly import others_nightly
@@ -24,6 +25,7 @@ from show_attend_tell.runtime.errors import (
 )
 from show_attend_tell.siblings.common import training as shared
 from show_attend_tell.siblings.common.evaluation import open_split
+from show_attend_tell.siblings.common.layers import named_weights
 from show_attend_tell.siblings.digits.data import (
     held_out_binary,
     read_digits,
@@ -150,6 +152,87 @@ def test_other_digits_and_initial_models_of_other_settings_are_refused(
         go(work, "words", tmp_path, reader={"width": 17}, **source)
     with pytest.raises(ModelFileError, match="must be a model of task"):
         go(work, "draw", tmp_path, **source)
+
+
+STOP = {"stop": "learned", "price": 0.05, "glimpses": 3, "zoom": "learned"}
+
+
+@pytest.fixture(scope="module")
+def stopping(runs, work, tmp_path_factory):
+    """Return a run that learns zoom and stop from the weights of RAM without them."""
+    folder = tmp_path_factory.mktemp("stopping")
+    training = {"init_from": str(runs("ram").model), "metric": "reward", "epochs": 4}
+    training |= {"learning_rate": 1e-3, "validate_every": 12}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tensorboard_log, "EVERY", 1)
+        return go(work, "ram", folder, training=training, glimpse=STOP)
+
+
+def stopping_experiment():
+    training = {"metric": "reward"}
+    return made_up_digits.experiment(training=training, glimpse=STOP)
+
+
+def test_zoom_and_stop_start_from_a_model_without_them(runs, work, tmp_path):
+    source = runs("ram").model
+    changes = {"init_from": str(source), "learning_rate": 1e-9, "epochs": 1}
+    done = go(work, "ram", tmp_path, training=changes, glimpse=STOP)
+    one, other = (CLASSIFIERS.load(path) for path in (done.model, source))
+    weights = named_weights(one)
+    assert weights.keys() > named_weights(other).keys()
+    for name, given in named_weights(other).items():
+        if name != "moving_reward":
+            np.testing.assert_allclose(weights[name], given, atol=1e-6)
+
+
+def test_a_model_with_stop_is_no_start_for_one_without(stopping, work, tmp_path):
+    source = {"training": {"init_from": str(stopping.model)}}
+    with pytest.raises(ModelFileError, match="weights of other shapes"):
+        go(work, "ram", tmp_path, **source, glimpse={"glimpses": 3})
+
+
+def test_tensorboard_has_the_mean_number_of_glimpses(stopping):
+    log = EventAccumulator(str(stopping.folder), {"tensors": 0}).Reload()
+    values = {
+        tag: [float(tf.make_ndarray(event.tensor_proto)) for event in log.Tensors(tag)]
+        for tag in ("train/glimpses", "validation/glimpses", "train/zoom")
+    }
+    assert len(values["train/glimpses"]) == stopping.steps == 24
+    assert all(1 <= value <= 3 for value in values["train/glimpses"])
+    assert all(1 / 2 <= value <= 2 for value in values["train/zoom"])
+    assert len(set(values["train/glimpses"])) > 1
+    assert all(1 <= value <= 3 for value in values["validation/glimpses"])
+
+
+def test_the_error_of_a_model_that_stops_is_beside_its_glimpses(stopping, work):
+    folder = stopping.folder.parent
+    report = classification.evaluate(stopping_experiment(), work, folder)
+    own, model = digits(20, seed=1), CLASSIFIERS.load(stopping.model)
+    found = [Predictor(model)(own.images, seed=seed) for seed in range(5)]
+    taken = np.array([seen.glimpses for seen in found])
+    errors = [seen.errors(own.labels) for seen in found]
+    scores = report.scores
+    assert scores["glimpses"] == pytest.approx(taken.mean())
+    assert scores["error"] == pytest.approx(np.mean(errors))
+    shares = [np.mean(taken == number) for number in (1, 2, 3)]
+    assert scores["glimpse_shares"] == pytest.approx(shares)
+    reward = 1 - np.mean(errors) / 100 - 0.05 * taken.mean()
+    assert scores["reward"] == pytest.approx(reward)
+    line = f"error {scores['error']:.2f} % with {scores['glimpses']:.2f} glimpses"
+    assert report.lines()[1].startswith(line)
+    assert 1 <= scores["others"]["glimpses_sampled"] <= 3
+    # The class is the one after the last glimpse.
+    for seen in found:
+        last = seen.steps[np.arange(20), seen.glimpses - 1]
+        np.testing.assert_allclose(seen.probabilities, last, atol=1e-6)
+
+
+def test_a_model_that_stops_is_chosen_by_its_reward(stopping, work):
+    own = read_split(stopping_experiment(), work, "val")
+    seen = Predictor(CLASSIFIERS.load(stopping.model))(own.images)
+    reward = 1 - seen.errors(own.labels) / 100 - 0.05 * seen.glimpses.mean()
+    assert stopping.metric == "reward"
+    assert stopping.best == pytest.approx(reward, abs=1e-6)
 
 
 @pytest.mark.nightly

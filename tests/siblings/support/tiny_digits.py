@@ -15,10 +15,12 @@ from show_attend_tell.siblings.digits.settings import DrawSettings, GlimpseSetti
 GLIMPSES, STEPS = 3, 4
 
 
-def tiny_ram():
+def tiny_ram(**changes):
     """Return a classifier of three glimpses whose answers differ."""
     widths = {"width": 16, "glimpse_width": 8, "location_width": 8}
-    settings = GlimpseSettings(patch=8, scales=2, glimpses=GLIMPSES, **widths)
+    settings = GlimpseSettings(
+        patch=8, scales=2, glimpses=GLIMPSES, **widths, **changes
+    )
     rng = np.random.default_rng(1)
     return randomised(RecurrentAttention(settings, 28), rng, 0.3)
 

@@ -10,8 +10,9 @@ from show_attend_tell.siblings.digits.ram.figures import (
     glimpses_of,
     save_glimpses,
 )
+from show_attend_tell.siblings.digits.ram.model import RecurrentAttention
 from show_attend_tell.siblings.digits.ram.models import CLASSIFIERS
-from show_attend_tell.siblings.digits.ram.prediction import Predictor
+from show_attend_tell.siblings.digits.ram.prediction import Prediction, Predictor
 
 SEEDS = range(5)  # of the first places, whose errors are averaged
 SAMPLED_RUNS = 10  # whose probabilities are averaged
@@ -26,14 +27,19 @@ _MEASURED = {
 
 
 def measure(run: Measured) -> Report:
-    """Measure the error of a classifier, and draw its glimpses."""
+    """Measure the error of a classifier, and draw its glimpses.
+
+    The scores of a model that stops also have the mean number of glimpses beside each
+    error, the share of pictures with each number, and the reward.
+    """
     images, labels = held_out_pictures(run.data, run.experiment.data, run.split)
     model = run.model
     predict = Predictor(model)
     figures = []
     look = predict.usual_look
     seeds = SEEDS if predict.looks else (0,)
-    errors = [predict(images, look, seed).errors(labels) for seed in seeds]
+    found = [predict(images, look, seed) for seed in seeds]
+    errors = [seen.errors(labels) for seen in found]
     others = _other_errors(predict, images, labels) if look == "mean" else {}
     if model.glimpses:
         shown = images[:DRAWN]
@@ -49,12 +55,42 @@ def measure(run: Measured) -> Report:
         "error_of_seeds": errors,  # whose mean is the error
         "others": others,  # with other ways to choose places
     }
+    number = ""
+    if found[0].glimpses is not None:
+        scores |= _glimpse_scores(found, error, model)
+        number = f" with {scores['glimpses']:.2f} glimpses a picture"
     text = [
         f"{run.experiment.name}, {run.split}, {len(labels):,} pictures",
-        f"error {error:.2f} %: {measured}",
-        *(f"{name} {value:.2f} %" for name, value in others.items()),
+        f"error {error:.2f} %{number}: {measured}",
+        *(_line(name, value) for name, value in others.items()),
     ]
+    if number:
+        shares = enumerate(scores["glimpse_shares"], start=1)
+        listed = ", ".join(f"{count}: {100 * share:.1f} %" for count, share in shares)
+        text.append(f"pictures by number of glimpses {listed}")
     return Report(scores, text, figures)
+
+
+def _line(name: str, value: float) -> str:
+    """Return a line of another way to choose places; errors are in percent."""
+    unit = " %" if name.startswith("error") else ""
+    return f"{name} {value:.2f}{unit}"
+
+
+def _glimpse_scores(
+    found: list[Prediction], error: float, model: RecurrentAttention
+) -> dict:
+    """Return how many glimpses a model took that stops, and its reward."""
+    taken = np.concatenate([seen.glimpses for seen in found])
+    counts = np.bincount(taken, minlength=model.glimpses + 1)[1:]
+    mean = float(taken.mean())
+    price = model.settings.price
+    return {
+        "glimpses": mean,
+        "glimpse_shares": (counts / len(taken)).tolist(),  # of 1, 2, .. T glimpses
+        "price": price,
+        "reward": (1 - error / 100) - price * mean,
+    }
 
 
 evaluate = functools.partial(evaluate_run, measure, CLASSIFIERS, read_split)
@@ -63,15 +99,27 @@ evaluate = functools.partial(evaluate_run, measure, CLASSIFIERS, read_split)
 def _other_errors(
     predict: Predictor, images: np.ndarray, labels: np.ndarray
 ) -> dict[str, float]:
-    """Return the errors at places that a policy samples, and at random places."""
+    """Return the errors at places that a policy samples, and at random places.
+
+    Beside them the mean numbers of glimpses, if the model stops.
+    """
     sampled = [predict(images, "sampled", seed) for seed in range(SAMPLED_RUNS)]
     mean = np.mean([run.probabilities for run in sampled], axis=0)
-    at_random = [predict(images, "random", k).errors(labels) for k in SEEDS]
-    return {
-        "error_sampled": float(np.mean([run.errors(labels) for run in sampled])),
+    at_random = [predict(images, "random", seed) for seed in SEEDS]
+    others = {
+        "error_sampled": _mean_error(sampled, labels),
         # It hides a weak policy: ten runs see more than one run.
         f"error_mean_of_{SAMPLED_RUNS}_sampled": sampled[0]
         ._replace(probabilities=mean)
         .errors(labels),
-        "error_random_places": float(np.mean(at_random)),
+        "error_random_places": _mean_error(at_random, labels),
     }
+    for name, runs in {"sampled": sampled, "random_places": at_random}.items():
+        if runs[0].glimpses is not None:
+            numbers = [run.glimpses.mean() for run in runs]
+            others[f"glimpses_{name}"] = float(np.mean(numbers))
+    return others
+
+
+def _mean_error(runs: list[Prediction], labels: np.ndarray) -> float:
+    return float(np.mean([run.errors(labels) for run in runs]))

@@ -1,8 +1,8 @@
 """Draw the glimpses of a classifier over its pictures, and what it saw at each.
 
-``images`` are N pictures, (N, H, H) uint8, ``locations`` the places of T glimpses,
-(N, T, 2), and ``shown`` how many glimpses a figure draws, all by default. Boxes count
-pixels from the top left corner of the picture.
+``images`` are N pictures, (N, H, H) uint8, ``seen`` what a model found there, and
+``shown`` how many glimpses a figure draws, all by default. Boxes count pixels from the
+top left corner of the picture.
 """
 
 from pathlib import Path
@@ -32,6 +32,7 @@ from show_attend_tell.siblings.digits.ram.retina import see
 # visible on black and on white
 _PATH = "#ff9e1b"
 _BOX = "#35c4e8"
+_STOP = "#ff5c39"  # frame of the view at which the model stopped
 _INCH = 1.1  # side of a panel
 _DPI = 100
 _FRAME = 700  # milliseconds of a glimpse in an animation
@@ -43,22 +44,34 @@ class Glimpses(NamedTuple):
     centres: np.ndarray  # (N, T, 2)
     boxes: np.ndarray  # (N, T, 4): left, top, right, bottom
     views: np.ndarray  # (N, T, S, S) in [0, 1], what the model saw
+    counts: np.ndarray  # (N,), glimpses until the model stopped; the others are ignored
 
 
 def retina_glimpses(
-    images: np.ndarray, locations: np.ndarray, model: RecurrentAttention
+    images: np.ndarray, seen: Prediction, model: RecurrentAttention
 ) -> Glimpses:
     """Return the glimpses of RAM; a box is the smallest patch of the retina.
 
     A view has the scales laid over each other: the patch of a smaller scale covers the
-    middle of the next larger patch, as sharp as the model saw it; S = 2^(k-1) g.
+    middle of the next larger patch, as sharp as the model saw it; S = 2^(k-1) g. Zoom
+    changes the sides of boxes, not of views, whose cells are then larger or smaller.
     """
     s = model.settings
-    N, T, _ = locations.shape
+    N, T, _ = seen.locations.shape
+    zooms = np.ones((N, T)) if seen.zooms is None else seen.zooms
+    counts = np.full(N, T) if seen.glimpses is None else seen.glimpses
     whole = np.repeat(images, T, axis=0).astype(np.float32) / 255
-    places = locations.reshape(N * T, 2).astype(np.float32)
-    whole, places = map(ops.convert_to_tensor, (whole, places))
-    patches = ops.convert_to_numpy(see(whole, places, s.patch, s.scales, model.reach))
+    places = seen.locations.reshape(N * T, 2).astype(np.float32)
+    factors = zooms.reshape(N * T).astype(np.float32)
+    patches = see(
+        ops.convert_to_tensor(whole),
+        ops.convert_to_tensor(places),
+        s.patch,
+        s.scales,
+        model.reach,
+        ops.convert_to_tensor(factors),
+    )
+    patches = ops.convert_to_numpy(patches)  # (N T, k, g, g)
     side = s.patch * 2 ** (s.scales - 1)
     views = np.zeros((N * T, side, side), np.float32)
     for scale in reversed(range(s.scales)):
@@ -67,10 +80,11 @@ def retina_glimpses(
         patch = patches[:, scale].repeat(2**scale, axis=1).repeat(2**scale, axis=2)
         start = (side - width) // 2
         views[:, start : start + width, start : start + width] = patch
-    centres = model.canvas / 2 + locations * model.reach
-    corners = np.floor(centres - s.patch / 2 + 0.5)  # (N, T, 2)
-    boxes = np.concatenate([corners, corners + s.patch], axis=-1)
-    return Glimpses(centres, boxes, views.reshape(N, T, side, side))
+    centres = model.canvas / 2 + seen.locations * model.reach
+    sides = s.patch * zooms[..., None]  # (N, T, 1)
+    corners = np.floor(centres - sides / 2 + 0.5)  # (N, T, 2)
+    boxes = np.concatenate([corners, corners + sides], axis=-1)
+    return Glimpses(centres, boxes, views.reshape(N, T, side, side), counts)
 
 
 def window_glimpses(images: np.ndarray, model: WindowClassifier) -> Glimpses:
@@ -93,7 +107,8 @@ def window_glimpses(images: np.ndarray, model: WindowClassifier) -> Glimpses:
         boxes.append(np.array([box for box, _ in sides]))
     boxes = np.stack(boxes, axis=1)  # T of (N, 4) -> (N, T, 4)
     centres = boxes.reshape(N, -1, 2, 2).mean(axis=2)
-    return Glimpses(centres, boxes, np.stack(views, axis=1))
+    counts = np.full(N, s.steps)
+    return Glimpses(centres, boxes, np.stack(views, axis=1), counts)
 
 
 def glimpses_of(
@@ -101,7 +116,7 @@ def glimpses_of(
 ) -> Glimpses:
     """Return the glimpses that led a model to its prediction."""
     if isinstance(model, RecurrentAttention):
-        return retina_glimpses(images, seen.locations, model)
+        return retina_glimpses(images, seen, model)
     return window_glimpses(images, model)
 
 
@@ -130,23 +145,29 @@ def draw_glimpses(
 ) -> Figure:
     """Draw a row for each picture: the path of glimpses, then each glimpse's view.
 
-    The path begins at a filled dot and ends at an open dot. ``classes`` are the classes
-    that the model chose, (N,).
+    The path begins at a filled dot and ends at an open dot. A model that stops before
+    the last glimpse leaves the other panels empty; its last view has a frame.
+    ``classes`` are the classes that the model chose, (N,).
     """
     N, T = glimpses.views.shape[:2]
     shown = T if shown is None else shown
     figure = Figure((_INCH * (T + 1), _INCH * N), layout="constrained")
     grid = figure.subplots(N, T + 1, squeeze=False)
     for row, axes in enumerate(grid):
-        centres, boxes, views = (field[row, :shown] for field in glimpses)
-        _draw_path(axes[0], images[row], centres, boxes)
-        axes[0].set_ylabel(f"{classes[row]}" if shown == T else "", rotation=0)
+        count = int(glimpses.counts[row])
+        now = min(shown, count)
+        stopped = shown >= count and count < T
+        centres = glimpses.centres[row, :now]
+        _draw_path(axes[0], images[row], centres, glimpses.boxes[row, :now])
+        axes[0].set_ylabel(f"{classes[row]}" if shown >= count else "", rotation=0)
         for t, panel in enumerate(axes[1:]):
             _clear(panel)
-            if t < shown:
-                panel.imshow(views[t], cmap="gray", vmin=0, vmax=1)
-                if row == 0:
-                    panel.set_title(f"{t + 1}", fontsize=8)
+            if t < now:
+                panel.imshow(glimpses.views[row, t], cmap="gray", vmin=0, vmax=1)
+            if t < shown and row == 0:
+                panel.set_title(f"{t + 1}", fontsize=8)
+            if stopped and t + 1 == count:
+                panel.spines[:].set(visible=True, color=_STOP, linewidth=2)
     return figure
 
 

@@ -27,8 +27,33 @@ Weights that each term reaches:
 
 T glimpses have T - 1 sampled places, or T with ``first = "learned"``, where f_l(h_0)
 samples the first place.
+
+The paper names two extensions, which are off by default. Their networks f_z and f_s
+take h_t as f_l does, and only REINFORCE trains them.
+
+* ``zoom = "learned"``: v~_{t+1} ~ N(f_z(h_t), sigma_z^2) and v = clip(v~, -1, 1) is the
+  zoom of the next glimpse, whose patches are limit^v times as wide;
+  g_t = relu(.. + W_z v_t). A first glimpse that f_l does not choose has v = 0.
+* ``stop = "learned"``: after glimpse t < T the flag a_t ~ Bernoulli(sigmoid(z_t)) with
+  z_t = f_s(h_t) stops at tau = t, and the class is that of softmax(W h_tau); the last
+  glimpse always stops. A glimpse costs c, so that R = [the class is right] - c tau.
+
+Both flags must go on being tried. A policy that never stops, as classes after few
+glimpses are wrong at first, would not find out that they have become right. Therefore
+back-propagation trains the class after each glimpse, by the mean of -log p(y | h_t)
+over t = 1 .. tau, and REINFORCE's term has + decay/2 sum_t z_t^2, which draws flags
+that are hardly ever tried back: their own gradient vanishes as sigmoid'(z).
+
+What the policy draws from h_t is one decision, with the probability::
+
+    log pi_t = log p(a_t) + (1 - a_t) (log N(l~_{t+1}) + log N(v~_{t+1}))
+
+The sums over t end at tau. As b_t predicts what is still to come, it is compared with
+R_t = R + c t, which leaves out the price that is already paid; the other baselines
+predict R. The whole batch takes T glimpses; those after tau count nowhere.
 """
 
+import collections
 import math
 from typing import NamedTuple
 
@@ -47,14 +72,19 @@ FAR = 0.95  # coordinate of a mean beyond which the policy is at the border
 
 
 class PlaceNoise(NamedTuple):
-    """The random numbers that decide the places of a batch.
+    """The random numbers that decide the places, zooms and stops of a batch.
 
     ``steps`` is standard normal noise where f_l chooses the place, or 0 for its mean;
-    with random locations it is the place itself.
+    with random locations it is the place itself. ``zoom`` is standard normal noise, or
+    0 for the mean. A glimpse is the last if its number in ``stop``, uniform in [0, 1),
+    is below the probability of stopping; 0.5 chooses the more likely flag. A model that
+    learns neither uses neither.
     """
 
     first: object  # (R, 2), l_1 unless f_l chooses it
     steps: object  # (R, T, 2)
+    zoom: object = None  # (R, T)
+    stop: object = None  # (R, T), column t decides before glimpse t + 1
 
 
 @keras.saving.register_keras_serializable("show_attend_tell")
@@ -65,6 +95,7 @@ class RecurrentAttention(DigitClassifier):
     """
 
     settings_class = GlimpseSettings
+    may_be_new = ("join_zoom", "zoom_hidden", "zoom", "stop_hidden", "stop")
 
     def __init__(self, settings, canvas, classes=10, seed=0, **kwargs):
         super().__init__(settings, canvas, classes, seed, **kwargs)
@@ -73,7 +104,8 @@ class RecurrentAttention(DigitClassifier):
         self.generator = keras.random.SeedGenerator(seed)
         s = self.settings
         inputs = s.scales * s.patch**2
-        seeds = map(int, np.random.SeedSequence(seed).generate_state(11))
+        # A longer list begins with the seeds of a shorter one.
+        seeds = map(int, np.random.SeedSequence(seed).generate_state(16))
 
         def dense(inputs, units, name, activation=None):
             kernel = keras.initializers.GlorotUniform(next(seeds))
@@ -89,15 +121,29 @@ class RecurrentAttention(DigitClassifier):
             # With the identity, the state neither fades nor grows over many steps.
             self.from_state.kernel.assign(np.eye(s.width))
         self.from_glimpse = dense(s.width, gates, "from_glimpse")
-        before = s.location_width or s.width
-        self.locate = []
-        if s.location_width:
-            self.locate.append(dense(s.width, before, "locate_hidden", "relu"))
-        self.locate.append(dense(before, 2, "locate", "tanh"))
-        # Near 0 at the start: a policy that starts in a corner stays there.
-        self.locate[-1].kernel.assign(0.1 * self.locate[-1].kernel)
+
+        def policy(name, units, activation):
+            """Return the layers of a network that chooses."""
+            layers = []
+            before = s.location_width or s.width
+            if s.location_width:
+                layers.append(dense(s.width, before, f"{name}_hidden", "relu"))
+            layers.append(dense(before, units, name, activation))
+            # Near 0 at the start: a policy that starts in a corner stays there.
+            layers[-1].kernel.assign(0.1 * layers[-1].kernel)
+            return layers
+
+        self.locate = policy("locate", 2, "tanh")
         self.act = dense(s.width, classes, "act")
         self.expect = dense(s.width, 1, "expect")
+        if s.zoom == "learned":
+            self.join_zoom = dense(1, s.width, "join_zoom")
+            self.choose_zoom = policy("zoom", 1, "tanh")
+        if s.stop == "learned":
+            self.choose_stop = policy("stop", 1, None)
+            # At the start each glimpse is the last with a probability of about 1/T, so
+            # that the classes after every number of glimpses are trained.
+            self.choose_stop[-1].bias.assign([-math.log(s.glimpses - 1)])
         self.moving = self.add_weight(
             shape=(), initializer="zeros", trainable=False, name="moving_reward"
         )
@@ -111,21 +157,34 @@ class RecurrentAttention(DigitClassifier):
             steps = keras.random.uniform(shape, -1.0, 1.0, seed=self.generator)
         else:
             steps = keras.random.normal(shape, seed=self.generator)
-        return PlaceNoise(first, steps)
+        noise = PlaceNoise(first, steps)
+        if self.settings.zoom == "learned":
+            zoom = keras.random.normal(shape[:2], seed=self.generator)
+            noise = noise._replace(zoom=zoom)
+        if self.settings.stop == "learned":
+            stop = keras.random.uniform(shape[:2], seed=self.generator)
+            noise = noise._replace(stop=stop)
+        return noise
 
     def call(self, images, training=False):
         """Classify pictures; see :meth:`look`.
 
         Args:
             images: (B, H, H) in [0, 1].
-            training: whether to sample places, ``settings.samples`` times for each
-                picture, side by side; otherwise the places are the policy's means.
+            training: whether to sample places, zooms and stops, ``settings.samples``
+                times for each picture, side by side; otherwise places and zooms are the
+                policy's means, and it stops where that is the more likely flag.
         """
         if training:
             images = ops.repeat(images, self.settings.samples, axis=0)
         noise = self.sample_noise(ops.shape(images)[0])
-        if not training and self.settings.locations == "learned":
-            noise = noise._replace(steps=ops.zeros_like(noise.steps))
+        if not training:
+            if self.settings.locations == "learned":
+                noise = noise._replace(steps=ops.zeros_like(noise.steps))
+            if self.settings.zoom == "learned":
+                noise = noise._replace(zoom=ops.zeros_like(noise.zoom))
+            if self.settings.stop == "learned":
+                noise = noise._replace(stop=ops.full_like(noise.stop, 0.5))
         return self.look(images, noise, self.settings.locations == "random")
 
     def look(self, images, noise: PlaceNoise, at_random=False):
@@ -139,51 +198,96 @@ class RecurrentAttention(DigitClassifier):
         Returns:
             ``logits`` (R, classes) after the last glimpse; ``step_logits``
             (R, T, classes), logits after every glimpse, although the loss uses only
-            the last; ``locations`` (R, T, 2), the clipped places; and for the D sampled
-            places ``means`` (R, D, 2), ``log_probs`` and ``baselines`` (R, D).
+            the last; ``locations`` (R, T, 2), the clipped places; for the D sampled
+            places ``means`` (R, D, 2); and for the D decisions ``log_probs`` and
+            ``baselines`` (R, D). With learned zoom, ``zooms`` (R, T), the factors of
+            the patches' sides. With learned stop, ``glimpses`` (R,), the numbers tau of
+            the last glimpses, whose logits are ``logits``, ``made`` (R, D), 1 for
+            decisions before it stopped, else 0, and ``stop_logits`` (R, T - 1), z.
         """
         s = self.settings
         state = self._start(images)
-        places = []
-        means = []
-        log_probs = []
-        baselines = []
+        found = collections.defaultdict(list)
         states = []
+        going = ops.ones_like(noise.first[:, 0])  # (R,), 0 after it has stopped
+        glimpses = ops.zeros_like(going)  # how many were taken
         for t in range(s.glimpses):
             place = noise.steps[:, t] if at_random and t else noise.first
             if t == 0 and s.first == "centre":
                 place = ops.zeros_like(noise.first)
-            if not at_random and (t or s.first == "learned"):
-                mean, place, log_prob = self._sample_place(state[0], noise.steps[:, t])
-                means.append(mean)
-                log_probs.append(log_prob)
-                baselines.append(self.expect(ops.stop_gradient(state[0]))[:, 0])
-            place = ops.clip(place, -1.0, 1.0)
-            places.append(place)
-            state = self._step(state, self._glimpse(images, place))
+            drawn = {}
+            if t or s.first == "learned":
+                drawn = self._decide(state[0], noise, t, at_random)
+            for name in ("means", "log_probs", "baselines", "stop_logits"):
+                if name in drawn:
+                    found[name].append(drawn[name])
+            if drawn and s.stop == "learned":
+                found["made"].append(going)
+            if "flag" in drawn:
+                going = going * (1 - drawn["flag"])
+            glimpses = glimpses + going
+            place = ops.clip(drawn.get("place", place), -1.0, 1.0)
+            found["locations"].append(place)
+            zoom = None
+            if s.zoom == "learned":
+                zoom = ops.clip(drawn.get("zoom", ops.zeros_like(going)), -1.0, 1.0)
+                found["zooms"].append(s.zoom_limit**zoom)
+            state = self._step(state, self._glimpse(images, place, zoom))
             states.append(state[0])
-        outputs = {
-            "logits": self.act(state[0]),
-            "step_logits": self.act(ops.stack(states, axis=1)),
-            "locations": ops.stack(places, axis=1),
-        }
-        named = {"means": means, "log_probs": log_probs, "baselines": baselines}
-        sampled = {k: ops.stack(v, axis=1) for k, v in named.items() if v}
-        return {**outputs, **sampled}
+        outputs = {name: ops.stack(values, axis=1) for name, values in found.items()}
+        outputs["step_logits"] = self.act(ops.stack(states, axis=1))
+        outputs["logits"] = self.act(state[0])
+        if s.stop == "learned":
+            last = ops.one_hot(ops.cast(glimpses, "int32") - 1, s.glimpses)  # (R, T)
+            last = ops.expand_dims(last, -1)
+            outputs["logits"] = ops.sum(last * outputs["step_logits"], axis=1)
+            outputs["glimpses"] = glimpses
+        return outputs
+
+    def _decide(self, h, noise, t, at_random) -> dict:
+        """Return what the policy draws from h before glimpse t + 1, by name.
+
+        ``log_probs`` has the probability of all of it; empty if nothing is drawn.
+        """
+        s = self.settings
+        drawn = {}
+        log_prob = 0.0
+        if not at_random:
+            drawn["means"], drawn["place"], log_place = self._sample_place(
+                h, noise.steps[:, t]
+            )
+            log_prob = log_prob + log_place
+        if s.zoom == "learned":
+            drawn["zoom"], log_zoom = self._sample_zoom(h, noise.zoom[:, t])
+            log_prob = log_prob + log_zoom
+        if t and s.stop == "learned":
+            logit, flag, log_flag = self._sample_stop(h, noise.stop[:, t])
+            drawn["stop_logits"] = logit
+            drawn["flag"] = flag
+            # Where it stops there is no next glimpse to choose.
+            log_prob = log_flag + (1 - flag) * log_prob
+        if drawn:
+            drawn["log_probs"] = log_prob
+            drawn["baselines"] = self.expect(ops.stop_gradient(h))[:, 0]
+        return drawn
 
     def _start(self, images):
         """Return h_0, and the cell of an LSTM; (R, width) each."""
         zeros = ops.zeros((ops.shape(images)[0], self.settings.width))
         return (zeros, zeros) if self.settings.core == "lstm" else (zeros,)
 
-    def _glimpse(self, images, place):
-        """Return g_t, (R, width)."""
+    def _glimpse(self, images, place, zoom=None):
+        """Return g_t, (R, width); the zoom v, (R,), is used if it is learned."""
         s = self.settings
-        seen = see(images, place, s.patch, s.scales, self.reach)  # (R, k, g, g)
+        sides = s.zoom_limit**zoom if s.zoom == "learned" else None
+        seen = see(images, place, s.patch, s.scales, self.reach, sides)  # (R, k, g, g)
         seen = ops.reshape(seen, (-1, s.scales * s.patch**2))
         what = self.see_what(seen)
         where = self.see_where(place)
-        return ops.relu(self.join_what(what) + self.join_where(where))
+        joined = self.join_what(what) + self.join_where(where)
+        if s.zoom == "learned":
+            joined = joined + self.join_zoom(ops.expand_dims(zoom, -1))
+        return ops.relu(joined)
 
     def _step(self, state, glimpse):
         """Return the core's next state."""
@@ -192,15 +296,32 @@ class RecurrentAttention(DigitClassifier):
             return lstm_update(gates, state[1])
         return (ops.relu(gates),)
 
+    def _choose(self, layers, h):
+        """Return the output of a network of the policy, (R, units)."""
+        output = h if self.settings.policy_reaches == "core" else ops.stop_gradient(h)
+        for layer in layers:
+            output = layer(output)
+        return output
+
     def _sample_place(self, h, noise):
         """Return mu, l~ and log N(l~; mu, sigma^2 I); (R, 2), (R, 2) and (R,)."""
-        mean = h if self.settings.policy_reaches == "core" else ops.stop_gradient(h)
-        for layer in self.locate:
-            mean = layer(mean)
-        sigma = self.settings.deviation
-        place = ops.stop_gradient(mean + sigma * noise)
-        squares = ops.sum(ops.square((place - mean) / sigma), axis=-1)  # (R, 2) -> (R,)
-        return mean, place, -squares / 2 - math.log(2 * math.pi * sigma**2)
+        mean = self._choose(self.locate, h)
+        return mean, *_sample_normal(mean, noise, self.settings.deviation)
+
+    def _sample_zoom(self, h, noise):
+        """Return v~ and log N(v~; f_z(h), sigma_z^2), (R,) each."""
+        mean = self._choose(self.choose_zoom, h)  # (R, 1)
+        noise = ops.expand_dims(noise, -1)
+        zoom, log_prob = _sample_normal(mean, noise, self.settings.zoom_deviation)
+        return zoom[:, 0], log_prob
+
+    def _sample_stop(self, h, noise):
+        """Return z, the flag, 1 to stop, and its log probability, (R,) each."""
+        logit = self._choose(self.choose_stop, h)[:, 0]
+        flag = ops.cast(noise < ops.sigmoid(logit), "float32")
+        flag = ops.stop_gradient(flag)
+        log_prob = flag * ops.log_sigmoid(logit) + (1 - flag) * ops.log_sigmoid(-logit)
+        return logit, flag, log_prob
 
     def loss_terms(self, labels, outputs) -> dict:
         """Return the terms of each row's loss, and its reward.
@@ -211,29 +332,67 @@ class RecurrentAttention(DigitClassifier):
 
         Returns:
             ``cross_entropy``, ``baseline_error`` (the second term), ``reinforce`` (the
-            third term, without lambda) and ``reward``, (R,) each.
+            third term, without lambda) and ``reward``, R, (R,) each.
         """
         logits = outputs["logits"]
-        cross_entropy = keras.losses.sparse_categorical_crossentropy(
-            labels, logits, from_logits=True
-        )
+        cross_entropy = self._cross_entropy(labels, outputs)
         right = ops.cast(ops.argmax(logits, axis=-1), "int32")
         right = ops.equal(right, ops.cast(labels, "int32"))
         reward = ops.stop_gradient(ops.cast(right, "float32"))  # (R,)
+        if "glimpses" in outputs:
+            reward = reward - self.settings.price * outputs["glimpses"]
         terms = {"cross_entropy": cross_entropy, "reward": reward}
         terms |= {k: ops.zeros_like(reward) for k in ("baseline_error", "reinforce")}
         if "log_probs" not in outputs:
             return terms
-        difference = ops.expand_dims(reward, 1) - self._baseline(reward, outputs)
+        difference = self._returns(reward, outputs) - self._baseline(reward, outputs)
+        # (R, D) for "learned", else (R, 1), as for the mask of a model without stop.
+        made = outputs.get("made", ops.ones_like(difference))
         if self.settings.baseline == "learned":
-            terms["baseline_error"] = ops.sum(ops.square(difference), axis=1) / 2
-        advantages = ops.stop_gradient(difference)  # (R, D) or (R, 1)
-        average = ops.mean if self.settings.reinforce_per == "mean" else ops.sum
-        terms["reinforce"] = -average(advantages * outputs["log_probs"], axis=1)
+            squares = made * ops.square(difference)
+            terms["baseline_error"] = ops.sum(squares, axis=1) / 2
+        advantages = ops.stop_gradient(made * difference)
+        weighed = advantages * outputs["log_probs"]
+        terms["reinforce"] = -ops.sum(weighed, axis=1)
+        if self.settings.reinforce_per == "mean":
+            count = ops.sum(ops.broadcast_to(made, ops.shape(weighed)), axis=1)
+            terms["reinforce"] = terms["reinforce"] / count
+        if "stop_logits" in outputs:
+            # The first place is a decision without a flag.
+            squares = made[:, 1 - self.settings.glimpses :] * ops.square(
+                outputs["stop_logits"]
+            )
+            decay = self.settings.stop_decay / 2 * ops.sum(squares, axis=1)
+            terms["reinforce"] = terms["reinforce"] + decay
         return terms
 
+    def _cross_entropy(self, labels, outputs):
+        """Return -log p(y), (R,), of the last glimpse or the mean of those taken."""
+        if "glimpses" not in outputs:
+            return keras.losses.sparse_categorical_crossentropy(
+                labels, outputs["logits"], from_logits=True
+            )
+        T = self.settings.glimpses
+        labels = ops.repeat(ops.expand_dims(labels, 1), T, axis=1)  # (R,) -> (R, T)
+        losses = keras.losses.sparse_categorical_crossentropy(
+            labels, outputs["step_logits"], from_logits=True
+        )
+        taken = ops.expand_dims(outputs["glimpses"], 1)  # (R, 1)
+        weights = ops.cast(ops.arange(T, dtype="float32") < taken, "float32") / taken
+        return ops.sum(weights * losses, axis=1)
+
+    def _returns(self, reward, outputs):
+        """Return what each baseline predicts: R_t, (R, D), or R of each row, (R, 1)."""
+        returns = ops.expand_dims(reward, 1)
+        if "glimpses" not in outputs or self.settings.baseline != "learned":
+            return returns
+        decisions = outputs["log_probs"].shape[1]
+        first = self.settings.glimpses - decisions  # glimpses before the first decision
+        paid = ops.arange(first, self.settings.glimpses, dtype="float32")  # (D,)
+        return returns + self.settings.price * paid
+
     def _baseline(self, reward, outputs):
-        """Return b of each sampled place, (R, D), or of each row, (R, 1)."""
+        """Return b of each decision, (R, D), or of each row, (R, 1)."""
         if self.settings.baseline == "learned":
             return outputs["baselines"]
         if self.settings.baseline == "samples":
@@ -254,15 +413,32 @@ class RecurrentAttention(DigitClassifier):
         old = ops.convert_to_tensor(self.moving)
         decay = self.settings.baseline_decay
         self.moving.assign(moved_average(old, values["reward"], decay))
-        values["error"] = 100 * (1 - values["reward"])
+        right = values["reward"]
+        if "glimpses" in outputs:
+            values["glimpses"] = ops.mean(outputs["glimpses"])
+            right = right + self.settings.price * values["glimpses"]
+        values["error"] = 100 * (1 - right)
         return {"loss": loss, **values, **self._place_statistics(outputs)}
 
     def _place_statistics(self, outputs) -> dict:
         """Return the spread of each glimpse's places, and the size of the means."""
         spread = ops.mean(ops.std(outputs["locations"], axis=0), axis=-1)  # (T,)
         values = {f"spread_{t + 1}": spread[t] for t in range(self.settings.glimpses)}
+        if "zooms" in outputs:
+            values["zoom"] = ops.mean(outputs["zooms"])
         if "means" not in outputs:
             return values
         size = ops.abs(outputs["means"])
         far = ops.cast(size > FAR, "float32")
         return {**values, "mean_size": ops.mean(size), "mean_far": ops.mean(far)}
+
+
+def _sample_normal(mean, noise, sigma):
+    """Return a sample and its log density, (R, d) and (R,).
+
+    The sample is a constant, so that the gradient of the density reaches the mean.
+    """
+    sample = ops.stop_gradient(mean + sigma * noise)
+    squares = ops.sum(ops.square((sample - mean) / sigma), axis=-1)  # (R, d) -> (R,)
+    dimensions = mean.shape[-1]
+    return sample, -squares / 2 - dimensions / 2 * math.log(2 * math.pi * sigma**2)

@@ -21,6 +21,8 @@ class Prediction(NamedTuple):
     locations: np.ndarray | None  # (N, T, 2), None for a classifier of whole pictures
     means: np.ndarray | None  # (N, D, 2), None where no policy chose the places
     steps: np.ndarray | None = None  # (N, T, classes), probabilities after each glimpse
+    zooms: np.ndarray | None = None  # (N, T), None where no policy chose them
+    glimpses: np.ndarray | None = None  # (N,), how many it took; None if always T
 
     @property
     def classes(self) -> np.ndarray:
@@ -59,7 +61,8 @@ class Predictor:
             images: (N, H, H) uint8.
             look: places after the first place: the policy's ``mean``, or ``sampled``
                 by the policy, or ``random``, uniform over the picture; ignored by a
-                model without places.
+                model without places. ``sampled`` also samples zooms and stops, else
+                zooms are means, and the model stops where that is more likely.
             seed: seed of the first places and of samples.
         """
         rng = np.random.default_rng([seed, 0])
@@ -74,27 +77,37 @@ class Predictor:
 
     def _run(self, images: np.ndarray, look: Look | None, rng: np.random.Generator):
         """Return the fields of the predictions of a batch."""
-        function = self._policy
-        noise = ()
-        if self.looks:
-            N = len(images)
-            T = self.model.settings.glimpses
-            first = rng.uniform(-1, 1, (N, 2)).astype(np.float32)
-            steps = np.zeros((N, T, 2), np.float32)
-            if look == "sampled":
-                steps = rng.standard_normal((N, T, 2), np.float32)
-            elif look == "random":
-                function = self._random
-                steps = rng.uniform(-1, 1, (N, T, 2)).astype(np.float32)
-            noise = (first, steps)
+        function = self._random if look == "random" and self.looks else self._policy
+        noise = self._noise(len(images), look, rng) if self.looks else ()
         outputs = function(*map(ops.convert_to_tensor, (images, *noise)))
         probabilities = ops.convert_to_numpy(ops.softmax(outputs["logits"]))
         if "step_logits" in outputs:
             outputs["steps"] = ops.softmax(outputs.pop("step_logits"))
+        if "glimpses" in outputs:
+            outputs["glimpses"] = ops.cast(outputs["glimpses"], "int32")
         return probabilities, *(
             ops.convert_to_numpy(outputs[name]) if name in outputs else None
-            for name in ("locations", "means", "steps")
+            for name in ("locations", "means", "steps", "zooms", "glimpses")
         )
+
+    def _noise(self, N: int, look: Look | None, rng: np.random.Generator) -> PlaceNoise:
+        """Return the random numbers of N pictures."""
+        s = self.model.settings
+        T = s.glimpses
+        first = rng.uniform(-1, 1, (N, 2)).astype(np.float32)
+        steps = np.zeros((N, T, 2), np.float32)
+        zoom = np.zeros((N, T), np.float32)
+        stop = np.full((N, T), 0.5, np.float32)
+        if look == "random":
+            steps = rng.uniform(-1, 1, (N, T, 2)).astype(np.float32)
+        if look == "sampled":
+            steps = rng.standard_normal((N, T, 2), np.float32)
+            # Nothing more is drawn for other models, whose places stay the same.
+            if s.zoom == "learned":
+                zoom = rng.standard_normal((N, T), np.float32)
+            if s.stop == "learned":
+                stop = rng.random((N, T), np.float32)
+        return PlaceNoise(first, steps, zoom, stop)
 
     def _classify(self, images, *noise, at_random=False):
         images = ops.cast(images, "float32") / 255

@@ -9,12 +9,15 @@ pixels outside the picture are 0.
 Cell j of scale i is the mean of 2^i x 2^i pixels. With S (g, H), which is 2^-i where a
 pixel's row belongs to the cell's row and 0 elsewhere, a patch is S_y x S_x^T. The
 product is exact on every backend and reads no pixel by its index.
+
+A zoom z makes all patches z times as wide: a cell has p = 2^i z pixels along each axis,
+not always a whole number, and S is the overlap of pixel and cell divided by p.
 """
 
 from keras import ops
 
 
-def selection_matrix(place, cells, scale, side, reach):
+def selection_matrix(place, cells, scale, side, reach, zoom=None):
     """Return S, the share of each pixel in each cell along one axis.
 
     Args:
@@ -23,20 +26,25 @@ def selection_matrix(place, cells, scale, side, reach):
         scale: i; a cell has 2^i pixels.
         side: H, pixels of the picture along the axis.
         reach: pixels between the centre of the picture and the place 1.
+        zoom: factor of the cells' sides, (B,); 1 by default.
 
     Returns:
         (B, g, H); a row sums to 1 if its cell is inside the picture.
     """
-    pixels = 2**scale
+    sides = ops.ones_like(place) if zoom is None else zoom
+    pixels = 2**scale * sides  # (B,), of a cell
     start = ops.floor(side / 2 + place * reach - cells * pixels / 2 + 0.5)  # (B,)
     offset = ops.arange(side, dtype="float32") - ops.expand_dims(start, -1)  # (B, H)
-    first = pixels * ops.arange(cells, dtype="float32")  # (g,), first pixel of a cell
+    pixels = ops.expand_dims(pixels, -1)  # (B, 1)
+    first = pixels * ops.arange(cells, dtype="float32")  # (B, g), where a cell begins
     offset = ops.expand_dims(offset, 1) - ops.expand_dims(first, -1)  # (B, g, H)
-    inside = ops.logical_and(offset >= 0, offset < pixels)
-    return ops.cast(inside, "float32") / pixels
+    pixels = ops.expand_dims(pixels, -1)  # (B, 1, 1)
+    # Exactly 1 inside and 0 outside if a cell has whole pixels.
+    overlap = ops.minimum(offset + 1, pixels) - ops.maximum(offset, 0.0)
+    return ops.relu(overlap) / pixels
 
 
-def see(images, places, cells, scales, reach):
+def see(images, places, cells, scales, reach, zooms=None):
     """Return rho(x, l), the patches of all scales.
 
     Args:
@@ -45,6 +53,7 @@ def see(images, places, cells, scales, reach):
         cells: g.
         scales: k.
         reach: pixels between the centre of the picture and the place 1.
+        zooms: factor of the patches' sides, (B,); 1 by default.
 
     Returns:
         (B, k, g, g), the smallest patch first.
@@ -52,8 +61,9 @@ def see(images, places, cells, scales, reach):
     _, H, W = images.shape
     patches = []
     for scale in range(scales):
-        across = selection_matrix(places[:, 0], cells, scale, W, reach)  # (B, g, W)
-        down = selection_matrix(places[:, 1], cells, scale, H, reach)  # (B, g, H)
+        x, y = places[:, 0], places[:, 1]
+        across = selection_matrix(x, cells, scale, W, reach, zooms)  # (B, g, W)
+        down = selection_matrix(y, cells, scale, H, reach, zooms)  # (B, g, H)
         rows = ops.matmul(down, images)  # (B, g, H) x (B, H, W) -> (B, g, W)
         patches.append(ops.matmul(rows, ops.transpose(across, (0, 2, 1))))
     return ops.stack(patches, axis=1)  # k of (B, g, g) -> (B, k, g, g)

@@ -66,12 +66,19 @@ class ClassificationTask(SiblingTask):
         return Digits(pictures, labels[rows])
 
     def validate(self, model, step: int) -> dict[str, float]:
-        """Return accuracy and error in percent on the validation pictures."""
+        """Return accuracy and error in percent on the validation pictures.
+
+        Of a model that stops also the mean number of glimpses, and the reward.
+        """
         self._predictor = self._predictor or Predictor(model)
         images, labels = self.pictures
         self._shown = self._predictor(images, self._predictor.usual_look)
         error = self._shown.errors(labels)
         scores = {"accuracy": 100 - error, "error": error}
+        if self._shown.glimpses is not None:
+            scores["glimpses"] = float(self._shown.glimpses.mean())
+            price = self.experiment.glimpse.price
+            scores["reward"] = (1 - error / 100) - price * scores["glimpses"]
         if self._predictor.usual_look == "mean":
             scores["error_sampled"] = self._predictor(images, "sampled").errors(labels)
         return scores

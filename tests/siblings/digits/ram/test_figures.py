@@ -12,15 +12,22 @@ from show_attend_tell.siblings.digits.ram.figures import (
     retina_glimpses,
     window_glimpses,
 )
+from show_attend_tell.siblings.digits.ram.prediction import Prediction
 from show_attend_tell.siblings.digits.settings import DrawReaderSettings
 
 SIDE, T = 24, 3
+STOP = {"stop": "learned", "price": 0.1}
+
+
+def seen(places, **fields):
+    """Return a prediction at places."""
+    return Prediction(np.zeros((len(places), 10)), places, None, **fields)
 
 
 def test_a_view_has_the_smallest_scale_in_the_middle_and_the_largest_around(rng):
     model = tiny.build(rng, canvas=SIDE, patch=4, scales=2)
     images = rng.integers(0, 256, (2, SIDE, SIDE)).astype(np.uint8)
-    views = retina_glimpses(images, np.zeros((2, T, 2)), model).views
+    views = retina_glimpses(images, seen(np.zeros((2, T, 2))), model).views
     assert views.shape == (2, T, 8, 8)
     image = images[0] / 255
     np.testing.assert_allclose(views[0, 1, 2:6, 2:6], image[10:14, 10:14], atol=1e-6)
@@ -34,7 +41,7 @@ def test_the_path_goes_through_the_places_from_a_filled_to_an_open_dot(rng):
     model = tiny.build(rng, canvas=SIDE, patch=4, scales=1)
     images = np.zeros((2, SIDE, SIDE), np.uint8)
     places = np.array([[[-1, -1], [0, 0], [0.5, 0.25]]] * 2, np.float32)
-    given = images, retina_glimpses(images, places, model), np.array([3, 7])
+    given = images, retina_glimpses(images, seen(places), model), np.array([3, 7])
     figure = draw_glimpses(*given)
     assert len(figure.axes) == 2 * (1 + T)
     axes = figure.axes[0]
@@ -51,6 +58,49 @@ def test_the_path_goes_through_the_places_from_a_filled_to_an_open_dot(rng):
     assert len(first.lines[0].get_xdata()) == 2
     assert [len(panel.images) for panel in panels] == [1, 1, 0]
     assert first.get_ylabel() == ""
+
+
+def test_boxes_have_the_drawn_size_and_views_what_is_inside(rng):
+    model = tiny.build(rng, canvas=SIDE, patch=4, scales=1, zoom="learned")
+    images = rng.integers(0, 256, (1, SIDE, SIDE)).astype(np.uint8)
+    places = np.zeros((1, T, 2), np.float32)
+    zooms = np.array([[1.0, 2.0, 0.5]])
+    found = retina_glimpses(images, seen(places, zooms=zooms), model)
+    expected = [[10, 10, 14, 14], [8, 8, 16, 16], [11, 11, 13, 13]]
+    np.testing.assert_array_equal(found.boxes[0], expected)
+    image = images[0] / 255
+    wide = image[8:16, 8:16].reshape(4, 2, 4, 2).mean((1, 3))
+    np.testing.assert_allclose(found.views[0, 1], wide, atol=1e-6)
+    narrow = image[11:13, 11:13].repeat(2, axis=0).repeat(2, axis=1)
+    np.testing.assert_allclose(found.views[0, 2], narrow, atol=1e-6)
+
+
+def test_the_path_ends_where_the_model_stopped(rng):
+    model = tiny.build(rng, canvas=SIDE, patch=4, scales=1, **STOP)
+    images = np.zeros((2, SIDE, SIDE), np.uint8)
+    places = np.array([[[-1, -1], [0, 0], [0.5, 0.25]]] * 2, np.float32)
+    counts = np.array([2, T])
+    glimpses = retina_glimpses(images, seen(places, glimpses=counts), model)
+    stopped, last = np.split(
+        np.array(draw_glimpses(images, glimpses, np.array([3, 7])).axes), 2
+    )
+    np.testing.assert_allclose(stopped[0].lines[0].get_xdata(), [0, 12])
+    assert len(stopped[0].patches) == 2
+    assert [len(panel.images) for panel in stopped[1:]] == [1, 1, 0]
+    assert [framed(panel) for panel in stopped[1:]] == [False, True, False]
+    # Without a choice, after the last glimpse, there is no frame.
+    assert [len(panel.images) for panel in last[1:]] == [1, 1, 1]
+    assert not any(framed(panel) for panel in last[1:])
+    # A frame of an animation before the stop has no class yet.
+    early = draw_glimpses(images, glimpses, np.array([3, 7]), shown=1).axes
+    assert early[0].get_ylabel() == ""
+    assert not any(framed(panel) for panel in early)
+    done = draw_glimpses(images, glimpses, np.array([3, 7]), shown=2).axes
+    assert [done[k].get_ylabel() for k in (0, 1 + T)] == ["3", ""]
+
+
+def framed(panel):
+    return panel.spines["left"].get_visible()
 
 
 def test_windows_have_the_boxes_and_views_of_the_equations(rng):
