@@ -11,6 +11,13 @@ ROOT = Path(__file__).resolve().parents[1]
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
 
 
+@pytest.fixture(autouse=True)
+def _own_variables(monkeypatch):
+    """Let `make test ARGS=...` not hand its variables to the make of a test."""
+    monkeypatch.delenv("MAKEFLAGS", raising=False)
+    monkeypatch.delenv("ARGS", raising=False)
+
+
 @pytest.mark.parametrize(
     ("target", "extras"),
     [

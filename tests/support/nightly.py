@@ -16,6 +16,6 @@ def nightly(*cases):
 
 
 def others_nightly(cases, kept: Collection):
-    """Return single values as cases, of which all but the kept ones are nightly."""
+    """Return cases, of which all but the kept ones are nightly."""
     assert set(kept) <= set(cases)
     return [case if case in kept else nightly(case)[0] for case in cases]
