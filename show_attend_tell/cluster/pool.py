@@ -17,6 +17,7 @@ import os
 import pickle
 import signal
 import socket
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -24,7 +25,12 @@ from pathlib import Path
 from typing import Any
 
 from show_attend_tell import __version__
-from show_attend_tell.runtime.errors import SetupError, ShowAttendTellError, one_line
+from show_attend_tell.runtime.errors import (
+    SetupError,
+    ShowAttendTellError,
+    one_line,
+    quote,
+)
 
 _ATTEMPTS = 4  # workers that one item may end
 _VERIFIED = 4  # files of an item
@@ -230,10 +236,10 @@ def connected(address: str) -> Iterator[Cluster]:
     """Connect to a Ray cluster.
 
     Args:
-        address: ``HOST:PORT`` of the cluster's head, to which this machine belongs,
-            or ``auto``: the environment variable ``RAY_ADDRESS``, or the cluster that
-            runs on this machine, or else a cluster that is started for this process and
-            ends with it.
+        address: ``HOST:PORT`` of the cluster's head, to which this machine belongs;
+            ``local``, a cluster that is started for this process and ends with it; or
+            ``auto``: the environment variable ``RAY_ADDRESS``, or the cluster that
+            ``ray start`` started on this machine, or else ``local``.
 
     Raises:
         SetupError: Ray is not installed, or nothing answers at the address.
@@ -270,40 +276,79 @@ def _connect(ray: Any, address: str) -> None:
     try:
         ray.init(address, logging_level=logging.ERROR, log_to_driver=False, **started)
     except Exception as error:  # Ray raises the base class if a node is slow
+        folder = _folder_of_ray().parent
+        if "AF_UNIX" in str(error):  # sockets are in this folder
+            remedy = f"set RAY_TMPDIR to a shorter path than {folder}, such as /tmp"
+        elif isinstance(error, OSError) and address == "local":
+            remedy = "set RAY_TMPDIR to a folder that you can write, such as /tmp"
         raise SetupError(
             f"{address}: no connection to Ray ({one_line(error)}); {remedy}"
         ) from None
 
 
 def resolve_address(address: str) -> str:
-    """Return the address of a server that answers, or ``local``.
+    """Return the address of a cluster that answers, or ``local``.
 
-    Ray itself tries for minutes if nothing answers.
+    The order is Ray's own; but Ray tries for minutes if nothing answers, or another
+    program does.
 
     Args:
         address: see :func:`connected`.
 
     Raises:
-        SetupError: nothing answers at the requested address.
+        SetupError: no Ray answers at the requested address, or it is of another kind.
     """
+    address = address.strip()
+    if address == "auto":  # Ray takes an empty variable as none
+        address = os.environ.get("RAY_ADDRESS", "").strip() or "auto"
+    if address == "local":
+        return address
+    if "://" in address:
+        raise SetupError(
+            "`cluster` must be HOST:PORT of a cluster's head, auto or local. "
+            f"Received: {quote(address)}, an address of Ray's client or dashboard; run "
+            "the command on a machine of the cluster, with the port of `ray start`, "
+            "mostly 6379"
+        )
     if address == "auto":
-        address = os.environ.get("RAY_ADDRESS", "auto")
-    requested = address
-    if address == "auto":
-        folder = Path(os.environ.get("RAY_TMPDIR", "/tmp"))
         try:
             # Ray's name for the file; a killed cluster leaves it behind.
-            address = (folder / "ray" / "ray_current_cluster").read_text().strip()
-        except OSError:
+            address = (_folder_of_ray() / "ray_current_cluster").read_text().strip()
+        except (OSError, ValueError):
             return "local"
+        return address if _fault_of(address) is None else "local"
+    if fault := _fault_of(address):
+        raise SetupError(
+            f"{address}: no Ray answers ({fault}); start it there with `ray start "
+            "--head --port PORT`, or pass --cluster HOST:PORT or auto"
+        )
+    return address
+
+
+def _folder_of_ray() -> Path:
+    """Return the folder in which Ray notes its address and keeps its sockets."""
+    folder = os.environ.get("RAY_TMPDIR")
+    if folder is None and sys.platform == "linux":
+        folder = os.environ.get("TMPDIR")
+    return Path("/tmp" if folder is None else folder) / "ray"
+
+
+def _fault_of(address: str) -> str | None:
+    """Return why no Ray answers at HOST:PORT, or None if one does."""
     host, _, port = address.rpartition(":")
     try:
-        socket.create_connection((host, int(port)), _CONNECT_SECONDS).close()
+        place = (host.removeprefix("[").removesuffix("]"), int(port))
+        socket.create_connection(place, _CONNECT_SECONDS).close()
     except (OSError, ValueError, OverflowError) as error:
-        if requested == "auto":
-            return "local"
-        raise SetupError(
-            f"{address}: no Ray answers ({one_line(error)}); start it there with "
-            "`ray start --head --port PORT`, or pass --cluster HOST:PORT or auto"
-        ) from None
-    return address
+        return one_line(error)
+    if os.environ.get("RAY_USE_TLS", "0") not in ("", "0"):
+        return None  # Ray itself has the keys
+    import grpc  # which Ray speaks; a program that does not has taken the port
+
+    options = [("grpc.enable_http_proxy", 0)]
+    with grpc.insecure_channel(address, options) as channel:
+        try:
+            grpc.channel_ready_future(channel).result(_CONNECT_SECONDS)
+        except grpc.FutureTimeoutError:
+            return "another program has the port"
+    return None

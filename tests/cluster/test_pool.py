@@ -1,12 +1,15 @@
 """Work items run once, lost items again, and faults are one line."""
 
+import concurrent.futures
 import pickle
+import socket
 import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
 
+import grpc
 import pytest
 from refusals import refused
 
@@ -204,6 +207,70 @@ def test_an_address_that_nothing_answers_is_refused_within_seconds(
         with refused(SetupError, "no Ray answers"):
             resolve_address(option)
     assert time.monotonic() - start < 120
+
+
+def test_auto_finds_the_cluster_where_ray_notes_it(tmp_path, monkeypatch):
+    monkeypatch.delenv("RAY_TMPDIR", raising=False)
+    monkeypatch.setenv("RAY_ADDRESS", "")  # as if it were unset
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(sys, "platform", "linux")
+    (tmp_path / "ray").mkdir()
+    server = grpc.server(concurrent.futures.ThreadPoolExecutor(1))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        address = f"127.0.0.1:{port}"
+        (tmp_path / "ray" / "ray_current_cluster").write_text(f"{address}\n")
+        assert resolve_address("auto") == address
+        monkeypatch.setenv("RAY_ADDRESS", f" {address} ")
+        assert resolve_address("auto") == address
+        monkeypatch.setenv("RAY_ADDRESS", "local")
+        assert resolve_address("auto") == "local"
+    finally:
+        server.stop(None)
+
+
+def test_a_port_that_another_program_has_taken_is_no_cluster(tmp_path, monkeypatch):
+    monkeypatch.setattr(cluster, "_CONNECT_SECONDS", 1.0)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    (tmp_path / "ray").mkdir()
+    with socket.create_server(("127.0.0.1", 0)) as taken:  # accepts and is silent
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        (tmp_path / "ray" / "ray_current_cluster").write_text(address)
+        assert resolve_address("auto") == "local"
+        with refused(SetupError, "no Ray answers .another program has the port"):
+            resolve_address(address)
+
+
+@pytest.mark.parametrize("address", ["ray://127.0.0.1:10001", "http://127.0.0.1:8265"])
+def test_addresses_of_the_client_and_the_dashboard_are_refused(address, monkeypatch):
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    for option in ("auto", address):
+        with refused(SetupError, f"must be HOST:PORT .*{address}.*mostly 6379"):
+            resolve_address(option)
+
+
+def test_an_ipv6_address_is_asked_without_its_brackets(monkeypatch):
+    asked = []
+
+    def refuse(place, seconds):
+        asked.append(place)
+        raise OSError("nothing there")
+
+    monkeypatch.setattr(socket, "create_connection", refuse)
+    with refused(SetupError, "nothing there"):
+        resolve_address("[::1]:6379")
+    assert asked == [("::1", 6379)]
+
+
+def test_a_path_that_is_too_long_for_sockets_has_its_own_remedy(monkeypatch):
+    folder = "/tmp/" + "a" * 60
+    monkeypatch.setenv("RAY_TMPDIR", folder)
+    error = OSError("AF_UNIX path length cannot exceed 107 bytes: " + folder)
+    ray = SimpleNamespace(init=mock.Mock(side_effect=error))
+    with refused(SetupError, f"RAY_TMPDIR to a shorter path than {folder}, such as"):
+        cluster._connect(ray, "local")
 
 
 def test_auto_starts_a_cluster_if_that_of_the_machine_was_killed(tmp_path, monkeypatch):
