@@ -19,7 +19,11 @@ def execute(path: Path) -> None:
     notebook = nbformat.read(path, as_version=4)
     folder = {"metadata": {"path": str(path.parent)}}
     nbclient.NotebookClient(
-        notebook, timeout=900, kernel_name="python3", resources=folder
+        notebook,
+        timeout=900,
+        startup_timeout=300,  # of a kernel beside other programs
+        kernel_name="python3",
+        resources=folder,
     ).execute()
     for cell in notebook.cells:
         cell.metadata = {}

@@ -56,7 +56,11 @@ def test_notebooks_run_to_their_end_with_outputs_of_the_stored_kinds(path, monke
     stored = [kinds(cell) for cell in code_cells(notebook)]
     folder = {"metadata": {"path": str(path.parent)}}  # as Jupyter runs it
     nbclient.NotebookClient(
-        notebook, timeout=500, kernel_name="python3", resources=folder
+        notebook,
+        timeout=500,
+        startup_timeout=300,  # of a kernel beside other programs
+        kernel_name="python3",
+        resources=folder,
     ).execute()
     for cell, kept in zip(code_cells(notebook), stored, strict=True):
         assert kept <= kinds(cell), cell.source
