@@ -24,7 +24,6 @@ from show_attend_tell.cli.options import (
     runs_option,
     work_option,
 )
-from show_attend_tell.config.runs import CHECKPOINT
 from show_attend_tell.runtime.tensorflow_startup import start_keras
 
 _MOST_UNLIKE = 200  # pictures of each kind unlike the training photos
@@ -131,6 +130,8 @@ def train(
         open_runs(series, variants, resume, overwrite)
         _train_several(series, variants, cluster, workers)
         return
+    from show_attend_tell.config.runs import CHECKPOINT
+
     started = time.time()  # file systems round to a second
     try:
         done = train(settings, work, runs, resume, overwrite)
