@@ -38,7 +38,9 @@ JAX_CASES ?= $(QUICK)
 JAX := test_benchmarks models/decoding models/transformer \
 	$(addprefix models/lstm/test_,attention decoder estimator hard_attention region_bias) \
 	$(addprefix models/test_,captioner captioner_saving captioner_fit captioner_loss \
-	generation) runtime/test_backend \
+	generation) runtime/test_backend runtime/test_keras_startup \
+	$(addprefix training/test_,checkpoint distillation event_log loop step_jax train \
+	train_resume) \
 	siblings/common/test_jax_training \
 	$(addprefix siblings/digits/ram/test_,model policy_gradient) \
 	$(addprefix siblings/digits/draw/test_,bound filter_bank model) \
@@ -162,7 +164,7 @@ test-floors: $(TESTED)
 	$(BIN) -m pip install --quiet --disable-pip-version-check uv
 	$(BIN) -m pytest -m network tests/test_floors.py $(ARGS)
 
-# Test the model code, which runs on any Keras backend, on JAX.
+# Test models and training on JAX.
 test-jax: $(TESTED)
 	$(BIN) -m pip install --quiet --disable-pip-version-check -e '.[test,jax]'
 	KERAS_BACKEND=jax $(BIN) -m pytest -m '$(JAX_CASES)' $(PARALLEL) \

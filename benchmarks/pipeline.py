@@ -50,7 +50,7 @@ def measure(
         padded_length,
     )
     from show_attend_tell.data.features import FeatureReader
-    from show_attend_tell.training.maximum_likelihood import compiled_step
+    from show_attend_tell.training.step_tensorflow import compiled_step, to_device
 
     settings = experiment(sizes)
     model = captioner(settings, sizes)
@@ -97,7 +97,7 @@ def measure(
             fitting = dataclasses.replace(sizes, words=length)
             a, x, y = map(tf.constant, synthetic.batch(rng, fitting))
             step({"annotations": a, "tokens": x}, y)
-        stream = batches.prefetched(epoch=0)
+        stream = batches.prefetched(0, 0, to_device)
         result = {"pipeline": [], "memory": [], "lengths": []}
         for _ in range(_ROUNDS):
             for _ in range(_DRAINED):

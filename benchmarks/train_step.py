@@ -25,7 +25,7 @@ def ours(
     import tensorflow as tf
 
     from benchmarks.ours import captioner, experiment
-    from show_attend_tell.training.maximum_likelihood import compiled_step
+    from show_attend_tell.training.step_tensorflow import compiled_step
 
     settings = experiment(sizes, name, precision)
     model = captioner(settings, sizes)

@@ -15,7 +15,7 @@ def seconds_per_update(quick: bool, updates: int) -> float:
     rank = json.loads(os.environ["TF_CONFIG"])["task"]["index"]
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, [cores[rank % len(cores)]])
-    from show_attend_tell.runtime.tensorflow_startup import start_keras
+    from show_attend_tell.runtime.keras_startup import start_keras
 
     start_keras()
     from show_attend_tell.training.workers import join
@@ -26,7 +26,7 @@ def seconds_per_update(quick: bool, updates: int) -> float:
 
     from benchmarks import ours, sizes, synthetic
     from show_attend_tell.data.dataset import part_of
-    from show_attend_tell.training.maximum_likelihood import compiled_step
+    from show_attend_tell.training.step_tensorflow import compiled_step
 
     chosen = sizes.chosen(quick)
     settings = ours.experiment(chosen)

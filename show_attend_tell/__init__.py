@@ -5,15 +5,16 @@
     pipeline.caption("photo.jpg")
 
 The names in `__all__` are imported on first use, so that importing the package loads
-neither TensorFlow nor Keras. Names that need packages of the extra `train` are absent
+neither Keras nor its backend. Names that need packages of the extra `train` are absent
 where these are not installed. TensorFlow is imported without its banner.
 """
 
 import importlib
-import os
 import sys
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
+
+from show_attend_tell.runtime.keras_startup import is_keras_installed, start_backend
 
 if TYPE_CHECKING:  # for editors and type checkers; __getattr__ imports at run time
     from show_attend_tell.config.captioner import DecodingSettings
@@ -65,23 +66,10 @@ __all__ = [
 ]
 
 
-def _backend() -> str:
-    """Return the name of the backend that Keras will use."""
-    return os.environ.get("KERAS_BACKEND") or "tensorflow"
-
-
-def _are_installed(*packages: str) -> bool:
-    """Return whether packages can be imported, without importing them."""
-    try:
-        return all(find_spec(package) is not None for package in packages)
-    except (ImportError, ValueError):  # KERAS_BACKEND is no name of a package
-        return False
-
-
-if _are_installed("h5py", "hdf5plugin"):
+if find_spec("h5py") is not None and find_spec("hdf5plugin") is not None:
     __all__ += ["FeatureReader"]
-if _are_installed("h5py", "hdf5plugin", "keras", _backend()):
-    __all__ += ["Captioner", "Encoder", "evaluate", "train"]
+    if is_keras_installed():
+        __all__ += ["Captioner", "Encoder", "evaluate", "train"]
 
 
 def __dir__() -> list[str]:
@@ -100,14 +88,8 @@ if not TYPE_CHECKING:  # with it, type checkers would accept every name
         if name not in _HOMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         try:
-            if (
-                name in _IMPORTING_KERAS
-                and _backend() == "tensorflow"
-                and "tensorflow" not in sys.modules
-            ):
-                from show_attend_tell.runtime.tensorflow_startup import start_tensorflow
-
-                start_tensorflow()
+            if name in _IMPORTING_KERAS and "keras" not in sys.modules:
+                start_backend()
             module = importlib.import_module(f"{__name__}.{_HOMES[name]}")
         except ModuleNotFoundError as error:
             if error.name is None or error.name.partition(".")[0] == __name__:

@@ -67,7 +67,7 @@ def test_our_training_step_is_the_products(monkeypatch):
         "show_attend_tell.runtime.tensorflow_startup.start_tensorflow", lambda: None
     )
     called = []
-    from show_attend_tell.training import maximum_likelihood as module
+    from show_attend_tell.training import step_tensorflow as module
 
     real = module.compiled_step
     monkeypatch.setattr(

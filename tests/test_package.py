@@ -73,6 +73,14 @@ def normalised(name: str) -> str:
     return name.lower().replace("_", "-")
 
 
+def test_jax_takes_the_place_of_tensorflow_alone():
+    extras = setup_cfg()["options.extras_require"]
+    jax, train = (
+        {line for line in extras[name].split("\n") if line} for name in ("jax", "train")
+    )
+    assert {re.match(r"\w+", line)[0] for line in jax ^ train} == {"jax", "tensorflow"}
+
+
 def test_every_imported_library_is_a_declared_dependency():
     setup = setup_cfg()
     lines = setup["options"]["install_requires"]

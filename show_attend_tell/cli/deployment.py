@@ -13,7 +13,7 @@ from show_attend_tell.cli.captioning import (
 from show_attend_tell.cli.options import PATH, Verb, encoder_weights_option
 from show_attend_tell.config import MOST_BEAM
 from show_attend_tell.runtime import plugins
-from show_attend_tell.runtime.tensorflow_startup import start_keras
+from show_attend_tell.runtime.keras_startup import chosen_backend, start_keras
 
 _SHIPPED = ("Transformer", "LSTM")  # the choices on the page, of pretrained.PACKAGED
 _LOCAL = ("127.0.0.1", "localhost", "::1")
@@ -121,6 +121,12 @@ def export(model, form, out, encoder_weights, beam, accept_imagenet) -> None:
     if str(model) in NAMES:
         model = shipped_model(str(model))
     task = task_of_model(model)
+    if form in ("saved_model", "litert") and chosen_backend() != "tensorflow":
+        raise click.UsageError(
+            f"--format {form} needs TensorFlow. Received: the backend "
+            f"{chosen_backend()}; set KERAS_BACKEND=tensorflow, and run pip install "
+            "'show-attend-tell[train]'"
+        )
     if form != "onnx" and not (smaller and task is CAPTIONING):
         start_keras()
     require_accepted(task, model, "the model of an experiment")

@@ -12,17 +12,18 @@ from show_attend_tell import __version__
 from show_attend_tell.cli.options import Verb
 from show_attend_tell.runtime import plugins
 from show_attend_tell.runtime.errors import one_line
+from show_attend_tell.runtime.keras_startup import BACKENDS, backend_title
 
 _PACKAGES = ("numpy", "pillow", "pydantic", "matplotlib")
-_TRAINING = ("tensorflow", "keras", "h5py", "hdf5plugin", "nltk", "pycocoevalcap")
+_TRAINING = ("keras", "h5py", "hdf5plugin", "nltk", "pycocoevalcap")
 
 
 @click.command(cls=Verb)
 def doctor() -> None:
     """Check this machine and installation; exit with 1 on problems."""
     checks: list[Callable[[], Iterable[plugins.Finding]]] = [_check_packages]
-    if find_spec("tensorflow") is not None:  # not the plain install
-        checks += [_check_java, _check_keras_file, _check_tensorflow]
+    if find_spec("keras") is not None:  # not the plain install
+        checks += [_check_java, _check_keras_file, _check_backend]
     checks.append(_check_plugins)
     problems = 0
     for check in checks:
@@ -39,7 +40,8 @@ def _check_packages() -> Iterator[plugins.Finding]:
     yield "OK", f"{software} on {platform.platform()}"
     versions = []
     missing = []
-    for package in (*_PACKAGES, *_TRAINING):
+    backends = [name for name in BACKENDS if find_spec(name) is not None]
+    for package in (*_PACKAGES, *_TRAINING, *(backends or ["tensorflow"])):
         try:
             versions.append(f"{package} {metadata.version(package)}")
         except metadata.PackageNotFoundError:
@@ -64,7 +66,7 @@ def _check_java() -> Iterator[plugins.Finding]:
 
 def _check_keras_file() -> Iterator[plugins.Finding]:
     from show_attend_tell.runtime.errors import one_line
-    from show_attend_tell.runtime.tensorflow_startup import (
+    from show_attend_tell.runtime.keras_startup import (
         ignored_keras_settings,
         keras_file,
     )
@@ -79,20 +81,19 @@ def _check_keras_file() -> Iterator[plugins.Finding]:
         yield "note", f"{keras_file()}: {one_line(values)}: ignored by this program"
 
 
-def _check_tensorflow() -> Iterator[plugins.Finding]:
+def _check_backend() -> Iterator[plugins.Finding]:
     from show_attend_tell.runtime.errors import SetupError
-    from show_attend_tell.runtime.tensorflow_startup import start_keras
+    from show_attend_tell.runtime.keras_startup import start_keras
 
     try:
         start_keras()
     except SetupError as error:
         yield "problem", str(error)
         return
-    import tensorflow as tf
+    from show_attend_tell.runtime.backend import accelerators
 
-    yield "OK", "Keras runs on TensorFlow"
-    devices = tf.config.list_physical_devices("GPU")
-    names = ", ".join(device.name for device in devices) or "none, the CPU is used"
+    yield "OK", f"Keras runs on {backend_title()}"
+    names = ", ".join(accelerators()) or "none, the CPU is used"
     yield "OK", f"GPUs: {names}"
 
 

@@ -17,7 +17,7 @@ from show_attend_tell.cli.options import (
     work_option,
 )
 from show_attend_tell.config import MOST_BEAM
-from show_attend_tell.runtime.tensorflow_startup import start_keras
+from show_attend_tell.runtime.keras_startup import start_keras
 
 
 class _Evaluate(Verb):

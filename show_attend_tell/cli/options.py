@@ -14,6 +14,7 @@ import click
 from show_attend_tell.cli.captioning import require_accepted, tasks
 from show_attend_tell.inference.request import CaptionRequest, Option
 from show_attend_tell.runtime.errors import plural
+from show_attend_tell.runtime.keras_startup import chosen_backend
 
 # How the user continues a verb after Ctrl-C.
 CONTINUES = "run the same command again to continue"
@@ -164,6 +165,16 @@ def require_cluster(cluster: str | None, workers: int | None) -> None:
     """Raise a usage error if --workers is used without --cluster."""
     if cluster is None and workers is not None:
         raise click.UsageError("--workers needs --cluster.")
+
+
+def require_tensorflow(cluster: str | None) -> None:
+    """Raise a usage error if a verb that needs TensorFlow for --cluster has another."""
+    if cluster is not None and chosen_backend() != "tensorflow":
+        raise click.UsageError(
+            f"--cluster needs TensorFlow. Received: the backend {chosen_backend()}; "
+            "set KERAS_BACKEND=tensorflow, and run pip install "
+            "'show-attend-tell[cluster]'"
+        )
 
 
 def in_one_line(path) -> str:

@@ -16,9 +16,10 @@ from show_attend_tell.cli.options import (
     limit_option,
     load_settings,
     require_cluster,
+    require_tensorflow,
     work_option,
 )
-from show_attend_tell.runtime.tensorflow_startup import start_keras
+from show_attend_tell.runtime.keras_startup import start_keras
 
 
 @click.command(cls=Verb, interrupted=CONTINUES)
@@ -85,6 +86,7 @@ def features(
     An interrupted extraction resumes when it is run again.
     """
     require_cluster(cluster, workers)
+    require_tensorflow(cluster)
     settings = load_settings(experiment, changes, limit=limit)
     if settings.task != CAPTIONING.name:
         click.echo(f"{settings.name}: nothing to do, its model reads the pictures")

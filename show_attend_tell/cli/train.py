@@ -21,10 +21,11 @@ from show_attend_tell.cli.options import (
     load_settings,
     name_option,
     require_cluster,
+    require_tensorflow,
     runs_option,
     work_option,
 )
-from show_attend_tell.runtime.tensorflow_startup import start_keras
+from show_attend_tell.runtime.keras_startup import backend_title, start_keras
 
 _MOST_UNLIKE = 200  # pictures of each kind unlike the training photos
 
@@ -94,6 +95,7 @@ def train(
     if seed is not None and seeds is not None:
         raise click.UsageError("--seed and --seeds exclude each other.")
     require_cluster(cluster, workers)
+    require_tensorflow(cluster)
     several = seeds is not None
     if several and "TF_CONFIG" in os.environ:
         raise click.UsageError("TF_CONFIG cannot be combined with --seeds.")
@@ -107,8 +109,8 @@ def train(
             f"captions. Received: {settings.name}, whose task is {settings.task!r}."
         )
     if sys.stderr.isatty():  # before the progress bar of the terminal
-        seconds = "starting TensorFlow, reading the data, compiling a step: 10 to 60 s"
-        click.echo(f"{settings.name}: {seconds}", err=True)
+        begins = f"starting {backend_title()}, reading the data, compiling a step"
+        click.echo(f"{settings.name}: {begins}: 10 to 60 s", err=True)
     start_keras()
     if joint:
         from show_attend_tell.cluster.training import train_on_cluster

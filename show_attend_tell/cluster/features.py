@@ -23,7 +23,7 @@ from show_attend_tell.data.encoder_identity import identity_difference
 from show_attend_tell.data.manifest import Photo
 from show_attend_tell.models.encoder.network import Encoder
 from show_attend_tell.runtime.errors import SetupError
-from show_attend_tell.runtime.tensorflow_startup import start_keras
+from show_attend_tell.runtime.keras_startup import start_keras
 
 _DECODERS = 2  # threads of a worker
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import keras
-import tensorflow as tf
 
 from show_attend_tell.cluster.pool import WorkItem, connected
 from show_attend_tell.config import runs
@@ -21,15 +20,16 @@ from show_attend_tell.config.settings import Experiment
 from show_attend_tell.data.splits import data_folders, open_features
 from show_attend_tell.evaluation.evaluate import evaluate
 from show_attend_tell.runtime.errors import ShowAttendTellError, TrainingError, one_line
-from show_attend_tell.runtime.tensorflow_startup import start_keras
+from show_attend_tell.runtime.keras_startup import start_keras
 from show_attend_tell.runtime.untrusted import parse_json
 from show_attend_tell.training.checkpoint import is_trained
 from show_attend_tell.training.loop import Summary
+from show_attend_tell.training.step import is_out_of_memory
 from show_attend_tell.training.train import train
 
 SPLIT = "val"  # the test photos must not choose a run
 # Errors of one run, after which the others continue.
-_FAULTS = (ShowAttendTellError, OSError, MemoryError, tf.errors.ResourceExhaustedError)
+_FAULTS = (ShowAttendTellError, OSError, MemoryError)
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,9 @@ def train_variant(series: Series, experiment: Experiment) -> Outcome:
             summary = series.train_one(*places, resume, progress=series.progress)
         if series.evaluates and not (summary is None and _is_evaluated(folder)):
             evaluate(*places, SPLIT, progress=series.progress)
-    except _FAULTS as error:
+    except Exception as error:
+        if not (isinstance(error, _FAULTS) or is_out_of_memory(error)):
+            raise
         return Outcome(experiment, fault=one_line(error, 1000))
     finally:
         keras.backend.clear_session()  # graphs of this training fill the memory

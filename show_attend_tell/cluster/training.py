@@ -22,7 +22,7 @@ from show_attend_tell.runtime.errors import (
     TrainingError,
     one_line,
 )
-from show_attend_tell.runtime.tensorflow_startup import start_keras
+from show_attend_tell.runtime.keras_startup import start_keras
 
 if TYPE_CHECKING:
     from show_attend_tell.training.loop import Summary

@@ -139,7 +139,7 @@ def _convert_model(source: Path, target: Path) -> list[str]:
             model = stack.enter_context(open_model(source))
             convert_model = _converter(model.class_name)
         if convert_model is not None:
-            from show_attend_tell.runtime.tensorflow_startup import start_keras
+            from show_attend_tell.runtime.keras_startup import start_keras
 
             start_keras()
             convert_model(model, source, target)

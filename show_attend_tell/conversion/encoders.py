@@ -141,7 +141,7 @@ def _path_of_layer(
 
 def _model_of_keras(network: str):
     """Return a network of ``keras.applications`` without its classifier."""
-    from show_attend_tell.runtime.tensorflow_startup import start_keras
+    from show_attend_tell.runtime.keras_startup import start_keras
 
     start_keras()
     import keras

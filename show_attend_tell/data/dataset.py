@@ -7,11 +7,10 @@ lengths, so that few graphs are compiled.
 """
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-import tensorflow as tf
 
 from show_attend_tell.data.features import Features
 from show_attend_tell.data.vocabulary import END, PAD, START, Vocabulary
@@ -272,11 +271,17 @@ class CaptionBatches:
         return features, inputs[self.own], targets[self.own]
 
     def prefetched(
-        self, epoch: int, start: int = 0
+        self, epoch: int, start: int, to_device: Callable[[Any], Any]
     ) -> Iterator[tuple[dict[str, Any], Any]]:
         """Yield the batches of an epoch from batch `start` on, as tensors.
 
         A thread reads batches ahead.
+
+        Args:
+            epoch: number of the epoch, from 0.
+            start: number of the first batch.
+            to_device: function of a nest of arrays that returns tensors; the thread
+                calls it.
 
         Yields:
             ``{"annotations": (B, L, D), "tokens": (B, T)}`` and targets, (B, T).
@@ -286,9 +291,14 @@ class CaptionBatches:
         """
         batches = self.batches(epoch, start)
         numbers = range(start, self.steps)
-        for batch in read_ahead(lambda _: next(batches), numbers, _AHEAD):
-            annotations, inputs, targets = map(tf.constant, batch)
-            yield {"annotations": annotations, "tokens": inputs}, targets
+
+        def read(number: int) -> tuple[dict[str, Any], Any]:
+            annotations, inputs, targets = next(batches)
+            x = {"annotations": annotations, "tokens": inputs}
+            x, targets = to_device((x, targets))
+            return x, targets
+
+        yield from read_ahead(read, numbers, _AHEAD)
 
 
 def measure_deviation(

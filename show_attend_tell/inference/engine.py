@@ -9,7 +9,6 @@ import dataclasses
 import logging
 import sys
 from collections.abc import Callable, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -32,6 +31,7 @@ from show_attend_tell.reference.encoder_file import source_md5
 from show_attend_tell.reference.lstm import region_bias
 from show_attend_tell.reference.parallel import CORES, one_blas_thread
 from show_attend_tell.runtime.errors import CaptionError, ModelFileError, quote
+from show_attend_tell.runtime.keras_startup import is_keras_installed, start_keras
 
 if TYPE_CHECKING:  # it imports Keras
     from show_attend_tell.models.captioner import Captioner as KerasCaptioner
@@ -176,7 +176,7 @@ def load_engine(
     try:
         return _load_numpy(files, encoder_weights, mirror, reranker)
     except NotImplementedError as error:  # only Keras has the decoder or the encoder
-        if engine == "numpy" or find_spec("tensorflow") is None:
+        if engine == "numpy" or not is_keras_installed():
             raise ModelFileError(
                 f"{error}; pip install 'show-attend-tell[train]' and choose the engine "
                 "keras"
@@ -202,9 +202,7 @@ def _load_keras(
     mirror: bool,
     reranker: str | Path | None,
 ) -> Engine:
-    if sys.modules.get("tensorflow") is None:
-        from show_attend_tell.runtime.tensorflow_startup import start_keras
-
+    if sys.modules.get("keras") is None:
         start_keras()
     from show_attend_tell.models.encoder.network import Encoder as KerasEncoder
     from show_attend_tell.models.saving import load_generator as load_keras_generator

@@ -3,10 +3,12 @@
 This is the only code of the models that depends on the backend.
 """
 
+import importlib
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import keras
+import numpy as np
 from keras import ops
 
 Tensor: TypeAlias = Any  # of the backend; Keras has no types
@@ -69,6 +71,41 @@ def _compiled_by_tensorflow(
     return call
 
 
+def compiled_for_batches(
+    function: Callable[..., Any], model: keras.Model, shape: tuple[int, ...], dtype: str
+) -> Callable[..., Any]:
+    """Compile a function of a batch (B, *shape) of any size B.
+
+    TensorFlow traces one graph for all sizes. JAX compiles each size, so there a batch
+    is filled up with zeros to a power of two.
+
+    Args:
+        function: a function of a tensor (B, ...) that returns a tensor (B, ...).
+        model: the owner of all variables that the function reads.
+        shape: the shape of an example.
+        dtype: the type of its values.
+
+    Returns:
+        A function from an array to an array.
+    """
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        signature = [tf.TensorSpec((None, *shape), dtype)]
+        # Autograph writes temporary files, and the disk may be full.
+        traced = tf.function(function, input_signature=signature, autograph=False)
+        return lambda batch: traced(batch).numpy()
+    compiled_function = _compiled_by_jax(function, model)
+
+    def call(batch: np.ndarray) -> np.ndarray:
+        B = len(batch)
+        missing = (1 << max(B - 1, 0).bit_length()) - B
+        filled = np.pad(batch, [(0, missing)] + [(0, 0)] * len(shape))
+        return np.asarray(compiled_function(filled))[:B]
+
+    return call
+
+
 def _compiled_by_jax(
     function: Callable[..., Any], model: keras.Model
 ) -> Callable[..., Any]:
@@ -84,6 +121,24 @@ def _compiled_by_jax(
     return lambda *args: compiled_function(
         [weight.value for weight in model.weights], *args
     )
+
+
+def accelerators() -> list[str]:
+    """Return the names of the GPUs and TPUs that the backend uses."""
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        return [device.name for device in tf.config.list_physical_devices("GPU")]
+    import jax
+
+    devices = jax.local_devices()
+    return [f"{d.device_kind} {d.id}" for d in devices if d.platform != "cpu"]
+
+
+def backend_version() -> tuple[str, str]:
+    """Return the name and the version of the backend."""
+    name = keras.backend.backend()
+    return name, importlib.import_module(name).__version__
 
 
 def scan(

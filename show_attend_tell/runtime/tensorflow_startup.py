@@ -6,11 +6,6 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
-from pathlib import Path
-
-from show_attend_tell.runtime.errors import SetupError, one_line
-
-_MOST_BYTES = 100_000  # of keras.json
 
 
 @contextlib.contextmanager
@@ -71,9 +66,6 @@ def start_tensorflow() -> None:
     """
     keep_memory()
     os.environ.setdefault("XLA_FLAGS", _XLA_FLAGS)
-    # Keras opens weights with HDF5's locks, which some network file systems lack. All
-    # files are written under other names and renamed, so that readers need no lock.
-    os.environ.setdefault("HDF5_USE_FILE_LOCKING", "FALSE")
     if "TF_CPP_MIN_LOG_LEVEL" in os.environ:
         return
     # Several workers must join before TensorFlow computes anything. If one ends,
@@ -89,90 +81,3 @@ def start_tensorflow() -> None:
         with tf.device("CPU"):
             half = tf.zeros((1, 1), tf.float16)
             tf.matmul(half, half)
-
-
-# What models and features are made with; Keras would take each from keras.json.
-KERAS_SETTINGS = {
-    "backend": "tensorflow",
-    "floatx": "float32",
-    "epsilon": 1e-7,
-    "image_data_format": "channels_last",
-}
-
-
-def keras_file() -> Path:
-    """Return the path of the user's ``keras.json``, which need not exist."""
-    home = os.environ.get("KERAS_HOME") or Path("~", ".keras")
-    return Path(home).expanduser() / "keras.json"
-
-
-def start_keras() -> None:
-    """Start TensorFlow, and Keras on it, whatever ``keras.json`` says.
-
-    Raises:
-        SetupError: the environment variable ``KERAS_BACKEND`` selects another
-            backend, an import fails, or the process has imported Keras with other
-            settings.
-    """
-    backend = os.environ.get("KERAS_BACKEND") or "tensorflow"
-    if backend == "tensorflow":
-        os.environ["KERAS_BACKEND"] = backend  # it has precedence over keras.json
-        is_first = "keras" not in sys.modules
-        try:
-            start_tensorflow()
-            import keras
-        except ModuleNotFoundError as error:
-            raise SetupError(
-                f"{error.name} is not installed; run pip install "
-                "'show-attend-tell[train]'"
-            ) from None
-        except (ImportError, ValueError, AttributeError, TypeError) as error:
-            # A damaged installation, or values of keras.json that Keras refuses.
-            file = keras_file()
-            remedy = f", or delete {file}" if file.exists() else ""
-            raise SetupError(
-                f"TensorFlow and Keras cannot be imported: {one_line(error)}; install "
-                f"the package again{remedy}"
-            ) from None
-        if is_first:
-            keras.config.set_floatx(KERAS_SETTINGS["floatx"])
-            keras.config.set_dtype_policy(KERAS_SETTINGS["floatx"])
-            keras.config.set_epsilon(KERAS_SETTINGS["epsilon"])
-            keras.config.set_image_data_format(KERAS_SETTINGS["image_data_format"])
-        backend = keras.backend.backend()
-    if backend != "tensorflow":
-        raise SetupError(
-            f"the backend of Keras must be tensorflow. Received: {backend}; set "
-            "KERAS_BACKEND=tensorflow"
-        )
-    for name in ("floatx", "image_data_format"):
-        expected = KERAS_SETTINGS[name]
-        received = getattr(keras.config, name)()
-        if received != expected:
-            raise SetupError(
-                f"Keras' {name} must be {expected}. Received: {received}, from "
-                f"keras.json or your program; call keras.config.set_{name}"
-                f'("{expected}") first'
-            )
-
-
-def ignored_keras_settings() -> dict[str, object]:
-    """Return the values of the user's ``keras.json`` that this package overrides.
-
-    Raises:
-        OSError, ValueError: the file cannot be read, or is not JSON.
-    """
-    # Here, as the module imports NumPy, which `--help` does without.
-    from show_attend_tell.runtime.untrusted import parse_json, read_text_bytes
-
-    file = keras_file()
-    if not file.exists():
-        return {}
-    values = parse_json(read_text_bytes(file, _MOST_BYTES))
-    if not isinstance(values, dict):
-        raise ValueError("must be a JSON object")
-    return {
-        name: values[name]
-        for name, ours in KERAS_SETTINGS.items()
-        if values.get(name, ours) != ours
-    }

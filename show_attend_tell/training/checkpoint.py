@@ -64,7 +64,9 @@ def save_checkpoint(path: str | Path, model, position: Position) -> None:
     """
     arrays = {}
     for name, variable in _variables(model).items():
-        arrays[name] = np.asarray(variable)
+        arrays[name] = np.asarray(variable).astype(
+            _stored_type(variable.dtype), copy=False
+        )
         _require_finite(variable.path, arrays[name])
     about = {"class": _CLASS, "position": dataclasses.asdict(position)}
     write_tensors(path, about, arrays)
@@ -120,13 +122,13 @@ def restore_checkpoint(path: str | Path, model) -> Position:
                     f"Received: {shape}; restore the settings, or train without "
                     "--resume"
                 )
-            file.require(name, shape, type_name(variable.dtype))
+            file.require(name, shape, type_name(_stored_type(variable.dtype)))
         position = _position(file)
         values = {name: file.read(name) for name in variables}
         for name, variable in variables.items():
             _require_finite(variable.path, values[name])
         for name, variable in variables.items():
-            variable.assign(values[name])
+            variable.assign(values[name].astype(variable.dtype))
         return position
 
 
@@ -159,6 +161,11 @@ def _variables(model) -> dict:
         for group, variables in groups.items()
         for k, variable in enumerate(variables)
     }
+
+
+def _stored_type(dtype: str) -> str:
+    """Return the type in the file: counters have other sizes on other backends."""
+    return "int64" if "int" in dtype else dtype
 
 
 def _require_finite(name: str, values: np.ndarray) -> None:

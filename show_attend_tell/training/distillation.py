@@ -20,7 +20,6 @@ The teachers run without dropout, in the compiled step, outside of its gradient.
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import tensorflow as tf
 from keras import ops
 
 from show_attend_tell.config.captioner import DECODERS
@@ -32,7 +31,8 @@ from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.generator import Generator
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import ConfigError, ModelFileError
-from show_attend_tell.training.maximum_likelihood import Likelihood, compile_function
+from show_attend_tell.training.maximum_likelihood import Likelihood
+from show_attend_tell.training.step import compile_parts
 from show_attend_tell.training.workers import Workers
 
 _DROPOUT = ("dropout", "embedding_dropout", "init_dropout", "channel_dropout")
@@ -79,12 +79,10 @@ def make_distillation(
             "`distillation.attention` needs attention in the model and its teachers. "
             f"Received: {without[0]} without it; set distillation.attention = 0"
         )
-    settings = experiment.training
-    compile_fn = compile_function(settings.jit_compile)
     for teacher in teachers:
-        teacher.compile_parts(compile_fn, settings.precision)
-    train_step = distillation_step(model, teachers, experiment.distillation)
-    return Likelihood(experiment, model, data, readers, train_step=train_step)
+        compile_parts(teacher, experiment.training)
+    loss_of = loss_of_batch(model, teachers, experiment.distillation)
+    return Likelihood(experiment, model, data, readers, loss_of=loss_of)
 
 
 def _without_dropout(teacher: Captioner) -> Captioner:
@@ -97,28 +95,19 @@ def _without_dropout(teacher: Captioner) -> Captioner:
     return copy
 
 
-def distillation_step(
+def loss_of_batch(
     model: Captioner, teachers: Sequence[Captioner], settings: DistillationSettings
 ) -> Callable:
-    """Return a function of a batch (x, y) that trains the model on the teachers' words.
+    """Return a function of a batch, x and targets, that returns a student's loss.
 
-    The model is compiled, and the teachers have no dropout.
+    The teachers have no dropout.
     """
 
-    def train_step(data: tuple) -> dict:
-        x, targets = data
+    def loss_of(x, targets):
         probabilities, attention = mean_outputs(teachers, x, targets, settings)
-        with tf.GradientTape() as tape:
-            loss = distillation_loss(
-                model, x, targets, probabilities, attention, settings
-            )
-            scaled = model.optimizer.scale_loss(loss)
-        weights = model.trainable_weights
-        gradients = tape.gradient(scaled, weights)
-        model.optimizer.apply_gradients(zip(gradients, weights, strict=True))
-        return {**model.get_metrics_result(), "loss": loss}
+        return distillation_loss(model, x, targets, probabilities, attention, settings)
 
-    return train_step
+    return loss_of
 
 
 def mean_outputs(

@@ -19,7 +19,7 @@ import keras
 
 from show_attend_tell.config import runs
 from show_attend_tell.config.settings import experiment_to_toml, read_experiment_file
-from show_attend_tell.runtime.errors import TrainingError
+from show_attend_tell.runtime.errors import TrainingError, plural
 from show_attend_tell.runtime.files import atomic_write
 from show_attend_tell.runtime.progress import ProgressBar, progress_bar
 from show_attend_tell.training.checkpoint import (
@@ -30,6 +30,7 @@ from show_attend_tell.training.checkpoint import (
 from show_attend_tell.training.divergence import LossMonitor
 from show_attend_tell.training.event_log import cut_events
 from show_attend_tell.training.optimizer import bounded, make_optimizer
+from show_attend_tell.training.step import is_out_of_memory
 from show_attend_tell.training.tensorboard_log import CurveLog
 from show_attend_tell.training.workers import ALONE, Workers
 
@@ -176,6 +177,10 @@ class Trainer:
                     "again with --overwrite and a training.learning_rate below "
                     f"{self.settings.learning_rate:g}"
                 ) from None
+            except Exception as error:
+                if not is_out_of_memory(error):
+                    raise
+                raise TrainingError(self._out_of_memory()) from None
         if chief:
             self.task.check_result(position.best_step, position.step)
         return Summary(
@@ -285,6 +290,15 @@ class Trainer:
         if (self.folder / runs.MODEL).exists():
             model = f"that of update {self.position.best_step}"
         return f"the last good checkpoint is {checkpoint}, the best model {model}"
+
+    def _out_of_memory(self) -> str:
+        """Describe the end of a training whose update the device cannot hold."""
+        size = self.settings.batch_size
+        return (
+            f"{self.folder}: the device has too little memory for an update of "
+            f"{plural(size, 'example')}; {self._kept()}; train again with --overwrite "
+            f"and --set training.batch_size={max(1, size // 2)}"
+        )
 
     def _epoch(self, log, bar: ProgressBar) -> None:
         position = self.position

@@ -26,7 +26,7 @@ from show_attend_tell.data.splits import Split
 from show_attend_tell.data.vocabulary import PAD, START, Vocabulary
 from show_attend_tell.evaluation.metrics.reward import CiderReward, Reward
 from show_attend_tell.models.captioner import Captioner
-from show_attend_tell.training.maximum_likelihood import compiled_step
+from show_attend_tell.training.step import captioner_step, to_device
 from show_attend_tell.training.workers import ALONE, Workers
 
 
@@ -104,8 +104,8 @@ class SelfCritical:
         x = {"annotations": features, "tokens": inputs}
         weight = advantages(rewards, present).astype("float32").reshape(-1)  # (P K,)
         if self._step is None:
-            self._step = compiled_step(model, self.settings, self.workers)
-        values = self._step(x, targets, weight)
+            self._step = captioner_step(model, self.settings, self.workers)
+        values = self._step(*to_device((x, targets, weight)))
         total, count = self.workers.total([rewards[present].sum(), present.sum()])
         return {**values, "reward": total / max(count, 1)}
 

@@ -6,9 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 from tensorboard.plugins import projector
-from tensorboard.plugins.hparams import api as hparams
 from tqdm import tqdm
 
 from show_attend_tell.config.experiments import nearest_shipped
@@ -31,7 +29,7 @@ from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.runtime.errors import PhotoError
 from show_attend_tell.runtime.files import atomic_path, atomic_write
 from show_attend_tell.training.divergence import EVERY
-from show_attend_tell.training.event_log import PATTERN
+from show_attend_tell.training.event_log import PATTERN, EventWriter
 
 logger = logging.getLogger(__name__)
 
@@ -60,13 +58,12 @@ class CurveLog:
         without_penalty = getattr(experiment.training, "doubly_stochastic", None) == 0
         self.constant = {"attention_loss"} if without_penalty else set()
         resumed = any(folder.glob(PATTERN))
-        self.writer = tf.summary.create_file_writer(str(folder))
+        self.writer = EventWriter(folder)
         if resumed:  # the settings are in the first file; step 0 would be a step back
             return
-        with self.writer.as_default(step=0):
-            text = "    " + experiment_to_toml(experiment).replace("\n", "\n    ")
-            tf.summary.text("settings", text)
-            hparams.hparams(hyperparameters(experiment), trial_id=experiment.name)
+        text = "    " + experiment_to_toml(experiment).replace("\n", "\n    ")
+        self.writer.text(0, "settings", text)
+        self.writer.settings(0, hyperparameters(experiment), experiment.name)
 
     def __enter__(self) -> "CurveLog":
         return self
@@ -79,20 +76,19 @@ class CurveLog:
         if step % EVERY:
             return
         bar.set_postfix_str(f"loss {float(values['loss']):.2f}", refresh=False)
-        with self.writer.as_default(step=step):
-            for name, value in values.items():
-                if name not in self.constant:
-                    tf.summary.scalar(f"train/{name}", value)
-            rate = np.asarray(optimizer.learning_rate)
-            tf.summary.scalar("train/learning_rate", float(rate))
-            norm = np.asarray(optimizer.gradient_norm)
-            tf.summary.scalar("train/gradient_norm", float(norm))
+        curves = {
+            f"train/{name}": float(value)
+            for name, value in values.items()
+            if name not in self.constant
+        }
+        curves["train/learning_rate"] = float(np.asarray(optimizer.learning_rate))
+        curves["train/gradient_norm"] = float(np.asarray(optimizer.gradient_norm))
+        self.writer.scalars(step, curves)
 
     def log_scores(self, step: int, scores: dict[str, float]) -> None:
         """Log the scores of a validation."""
-        with self.writer.as_default(step=step):
-            for name, value in scores.items():
-                tf.summary.scalar(f"validation/{name}", value)
+        curves = {f"validation/{name}": value for name, value in scores.items()}
+        self.writer.scalars(step, curves)
 
 
 class TrainingLog(CurveLog):
@@ -120,25 +116,25 @@ class TrainingLog(CurveLog):
             reader.read(self.validation.rows[:MEASURED]),
             dataclasses.replace(decoding, method="greedy"),
         )
-        with self.writer.as_default(step=step):
-            for name, values in attention_statistics(result).items():
-                tf.summary.histogram(f"attention_spread/{name}", values)
-            for k, words in enumerate(best_words(model, result)[:SAMPLES]):
-                photo = self.validation.photos[k]
-                T = len(words)
-                tf.summary.text(f"caption/{k}", f"{photo.id}: {' '.join(words)}")
-                view = self._view(photo)
-                if view is None:
-                    continue
-                figure = attention_figure(
-                    view,
-                    words,
-                    result.alpha[k, 0, :T].reshape(T, *model.grid),
-                    beta=result.beta[k, 0, :T],
-                    probabilities=np.exp(result.word_log_probs[k, 0, :T]),
-                    locations=result.locations[k, 0, :T],
-                )
-                tf.summary.image(f"attention/{k}", figure_to_array(figure, DPI)[None])
+        for name, values in attention_statistics(result).items():
+            self.writer.histogram(step, f"attention_spread/{name}", values)
+        for k, words in enumerate(best_words(model, result)[:SAMPLES]):
+            photo = self.validation.photos[k]
+            T = len(words)
+            self.writer.text(step, f"caption/{k}", f"{photo.id}: {' '.join(words)}")
+            view = self._view(photo)
+            if view is None:
+                continue
+            figure = attention_figure(
+                view,
+                words,
+                result.alpha[k, 0, :T].reshape(T, *model.grid),
+                beta=result.beta[k, 0, :T],
+                probabilities=np.exp(result.word_log_probs[k, 0, :T]),
+                locations=result.locations[k, 0, :T],
+            )
+            pixels = figure_to_array(figure, DPI)
+            self.writer.image(step, f"attention/{k}", pixels)
 
     def _view(self, photo: Photo) -> np.ndarray | None:
         """Return the part of a photo that the encoder sees, None if unreadable."""

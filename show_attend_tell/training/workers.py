@@ -34,7 +34,6 @@ from typing import Annotated, Any, Literal
 
 import keras
 import numpy as np
-import tensorflow as tf
 from pydantic import Field, TypeAdapter
 
 from show_attend_tell import __version__
@@ -68,6 +67,8 @@ class Workers:
         self._handlers: dict = {}  # of the signals, while training
         self.failed_together = False  # whether all workers have raised an error
         if count > 1:
+            import tensorflow as tf
+
             # Whether this worker was asked to end, and how many were.
             self.ending = tf.Variable(0.0, trainable=False)
             self.ended = tf.Variable(0.0, trainable=False)
@@ -107,6 +108,7 @@ class Workers:
         """
         if self.count == 1:
             return list(values)
+        import tensorflow as tf
 
         def reduce(flat):
             context = tf.distribute.get_replica_context()
@@ -127,6 +129,8 @@ class Workers:
         numbers = np.asarray(numbers)
         if self.count == 1:
             return numbers
+        import tensorflow as tf
+
         with self._named_failures():
             return self._eager_sum([tf.constant(numbers)])[0].numpy()
 
@@ -193,12 +197,17 @@ class Workers:
     @contextlib.contextmanager
     def _named_failures(self) -> Iterator[None]:
         """Raise a SetupError if another worker has ended or does not answer."""
+        if self.count == 1:
+            yield
+            return
+        import tensorflow as tf
+
         try:
             yield
         except tf.errors.OpError as error:
             # The errors of the all-reduce have "collective" in their text.
             lines = [line for line in str(error).splitlines() if "ollective" in line]
-            if self.count == 1 or not lines:
+            if not lines:
                 raise
             reason = one_line(lines[-1].partition("aborted by: ")[2] or lines[-1])
             raise SetupError(
@@ -263,6 +272,14 @@ def join() -> Workers:
     count = len(addresses)
     if count == 1:
         return Workers()
+    if keras.backend.backend() != "tensorflow":
+        raise SetupError(
+            f"`TF_CONFIG` has {count} workers, which train together on TensorFlow "
+            f"alone. Received: the backend {keras.backend.backend()}; set "
+            "KERAS_BACKEND=tensorflow, or unset TF_CONFIG"
+        )
+    import tensorflow as tf
+
     logger.info("waiting for the workers at %s", ", ".join(addresses))
     handlers = {}
     try:

@@ -22,7 +22,7 @@ def test_doctor_names_packages_that_are_missing(monkeypatch):
 
 
 def test_doctor_reports_another_backend_of_keras(monkeypatch):
-    monkeypatch.setattr("keras.backend.backend", lambda: "jax")
-    ((level, text),) = doctor._check_tensorflow()
+    monkeypatch.setenv("KERAS_BACKEND", "torch")
+    ((level, text),) = doctor._check_backend()
     assert level == "problem"
-    assert "KERAS_BACKEND=tensorflow" in text
+    assert "must be tensorflow or jax. Received: 'torch'" in text

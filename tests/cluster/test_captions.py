@@ -189,7 +189,7 @@ from pathlib import Path
 sys.path[:0] = {paths}
 from show_attend_tell.cluster import captions
 from show_attend_tell.inference.request import CaptionRequest
-from show_attend_tell.runtime.tensorflow_startup import start_keras
+from show_attend_tell.runtime.keras_startup import start_keras
 start_keras()
 captions.SHARD_PHOTOS = {chunk}
 model, photos, out, address = sys.argv[1:]

@@ -3,6 +3,7 @@
 import threading
 from unittest import mock
 
+import keras
 import numpy as np
 import pytest
 from checks import assert_equal_leaves
@@ -176,10 +177,14 @@ def test_encoding_cuts_long_captions_and_drops_empty_ones():
     assert captions.words(1).tolist() == [UNKNOWN]
 
 
+def tensors(batch):
+    return keras.tree.map_structure(keras.ops.convert_to_tensor, batch)
+
+
 def test_prefetched_batches_are_the_same():
     batches = make([2, 3, 9, 4, 1], batch_size=2)
     expected = list(batches.batches(1, start=1))
-    prefetched = list(batches.prefetched(1, start=1))
+    prefetched = list(batches.prefetched(1, 1, tensors))
     assert len(prefetched) == len(expected) == 2
     batches = [(x["annotations"], x["tokens"], y) for x, y in prefetched]
     assert_equal_leaves(batches, expected)
@@ -189,9 +194,9 @@ def test_prefetching_ends_with_its_reader_and_raises_its_error():
     damaged = Reader()
     damaged.read = mock.Mock(side_effect=DataError("features.h5: damaged"))
     with pytest.raises(DataError, match=r"^features.h5: damaged$"):
-        next(make([3, 4, 5], readers=[damaged]).prefetched(0))
+        next(make([3, 4, 5], readers=[damaged]).prefetched(0, 0, tensors))
     threads = threading.active_count()
-    stream = make([3] * 50).prefetched(0)
+    stream = make([3] * 50).prefetched(0, 0, tensors)
     next(stream)
     stream.close()
     assert threading.active_count() == threads

@@ -78,7 +78,7 @@ def test_photos_are_encoded_in_the_faster_precision(monkeypatch, tmp_path):
 
     file = tmp_path / "cpuinfo"
     monkeypatch.setattr(machine, "_CPUINFO", file)
-    monkeypatch.setattr(network, "_has_gpu", lambda: False)
+    monkeypatch.setattr(network, "accelerators", lambda: [])
     for content in (None, "processor\t: 0\nFeatures\t: fp asimd\n"):
         if content is not None:
             file.write_text(content)
@@ -90,5 +90,5 @@ def test_photos_are_encoded_in_the_faster_precision(monkeypatch, tmp_path):
     file.write_text(TWO.format("avx512_bf16 amx_bf16"))
     assert network.fastest_precision() == "bfloat16"
     file.unlink()
-    monkeypatch.setattr(network, "_has_gpu", lambda: True)
+    monkeypatch.setattr(network, "accelerators", lambda: ["GPU"])
     assert network.fastest_precision() == "bfloat16"

@@ -36,9 +36,6 @@ class QuickStep:
     def __init__(self, model, *options):
         self.model = model
 
-    def get_concrete_function(self, *batch):
-        return self
-
     def __call__(self, x, targets, weight=None):
         noise = np.mean(self.model.dropout(np.ones((4, 8), np.float32), training=True))
         value = noise + np.mean(x["annotations"], dtype=float) + np.mean(targets)
@@ -84,7 +81,7 @@ def record_updates(patch):
 def skip_graphs(patch):
     """Skip captions, and replace the compiled training step by a quick one."""
     skip_captions(patch)
-    patch.setattr(maximum_likelihood, "compiled_step", QuickStep)
+    patch.setattr(maximum_likelihood, "captioner_step", QuickStep)
 
 
 def go(work, folder, resume=False, overwrite=False, **changes):

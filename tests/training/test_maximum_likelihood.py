@@ -8,8 +8,8 @@ from tiny_captioner import build, captions, photos
 from tiny_run import experiment
 
 from show_attend_tell.config.settings import DecodingSettings
-from show_attend_tell.training.maximum_likelihood import compiled_step
 from show_attend_tell.training.optimizer import make_optimizer
+from show_attend_tell.training.step_tensorflow import compiled_step
 
 
 def trained(lengths, compiled=True, build=build, **changes):

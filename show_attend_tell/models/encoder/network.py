@@ -18,7 +18,7 @@ from typing import Literal
 import keras
 import numpy as np
 import PIL
-import tensorflow as tf
+from keras import ops
 from PIL import Image
 
 from show_attend_tell.config.captioner import EncoderSettings
@@ -26,9 +26,14 @@ from show_attend_tell.data.encoder_identity import BUILT_IN_WEIGHTS
 from show_attend_tell.data.preprocessing import to_square
 from show_attend_tell.models.encoder import scene_net
 from show_attend_tell.models.encoder.weights import load_weights
-from show_attend_tell.models.encoder.winograd import with_fast_convolutions
 from show_attend_tell.reference.encoder import PACKAGED_WEIGHTS
 from show_attend_tell.reference.tensor_file import require_current
+from show_attend_tell.runtime.backend import (
+    Tensor,
+    accelerators,
+    backend_version,
+    compiled_for_batches,
+)
 from show_attend_tell.runtime.errors import ModelFileError, nearest, one_line
 from show_attend_tell.runtime.machine import instruction_sets
 
@@ -71,31 +76,32 @@ class Encoder:
         self.grid: tuple[int, int] = tuple(output.shape[1:3])
         self.width: int = output.shape[3]
         self._digest = weights_digest(self._network)
-        self._encode = self._traced(self.annotations)
+        self._encode = self._compiled(self.annotations, self._network)
         self.expected = 1
         self._encode_block: Callable | None = None  # of _BLOCK photos
 
     def expect(self, photos: int) -> None:
         """Prepare for encoding a number of photos.
 
-        From :data:`MANY_PHOTOS` on, faster convolutions are compiled for them, see
-        :mod:`models.encoder.winograd`; features differ by rounding.
+        From :data:`MANY_PHOTOS` on, TensorFlow compiles faster convolutions for them on
+        a processor, see :mod:`models.encoder.winograd`; features differ by rounding.
         """
         self.expected = max(photos, self.expected)
-        if self._encode_block or photos < MANY_PHOTOS or _has_gpu():
+        if self._encode_block or photos < MANY_PHOTOS or accelerators():
             return
+        if keras.backend.backend() != "tensorflow":
+            return
+        from show_attend_tell.models.encoder.winograd import with_fast_convolutions
+
         fast = with_fast_convolutions(self._network)
         if fast:
             block = functools.partial(self._annotations, fast)
-            self._encode_block = self._traced(block)
+            self._encode_block = self._compiled(block, fast)
 
-    def _traced(self, function: Callable) -> Callable:
+    def _compiled(self, function: Callable, network: keras.Model) -> Callable:
+        """Compile a function of squares (B, S, S, 3) that reads a network's weights."""
         side = self.settings.image_size
-        return tf.function(
-            function,
-            input_signature=[tf.TensorSpec((None, side, side, _CHANNELS), tf.uint8)],
-            autograph=False,  # which writes temporary files, and the disk may be full
-        )
+        return compiled_for_batches(function, network, (side, side, _CHANNELS), "uint8")
 
     def preprocess(self, image: Image.Image, mirror: bool = False) -> np.ndarray:
         """Resize an RGB photo to the square that the network sees, (S, S, 3) uint8.
@@ -128,11 +134,11 @@ class Encoder:
         if self._encode_block:
             done = len(squares) - len(squares) % _BLOCK
             parts = [
-                self._encode_block(squares[first : first + _BLOCK]).numpy()
+                self._encode_block(squares[first : first + _BLOCK])
                 for first in range(0, done, _BLOCK)
             ]
         if done < len(squares) or not parts:
-            parts.append(self._encode(squares[done:]).numpy())
+            parts.append(self._encode(squares[done:]))
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     @property
@@ -140,16 +146,16 @@ class Encoder:
         """The variables of the network up to its layer."""
         return self._network.weights
 
-    def annotations(self, squares: tf.Tensor) -> tf.Tensor:
+    def annotations(self, squares: Tensor) -> Tensor:
         """Compute annotation vectors inside a graph; see :meth:`encode`."""
         return self._annotations(self._network, squares)
 
-    def _annotations(self, network: keras.Model, squares: tf.Tensor) -> tf.Tensor:
+    def _annotations(self, network: keras.Model, squares: Tensor) -> Tensor:
         rows, columns = self.grid
-        pixels = self._scale(tf.cast(squares, tf.float32))
+        pixels = self._scale(ops.cast(squares, "float32"))
         a = network(pixels, training=False)  # (B, S, S, 3) -> (B, rows, cols, D)
-        a = tf.reshape(a, (-1, rows * columns, self.width))  # -> (B, L, D)
-        return tf.cast(a, tf.float32)
+        a = ops.reshape(a, (-1, rows * columns, self.width))  # -> (B, L, D)
+        return ops.cast(a, "float32")
 
     def identity(self) -> dict:
         """Return everything that determines the features, as JSON values.
@@ -158,6 +164,7 @@ class Encoder:
         ``weights``, ``precision``, ``seed`` and ``versions``: the digest covers them.
         """
         settings = self.settings
+        backend, version = backend_version()
         return {
             "network": settings.network,
             "layer": settings.layer,
@@ -172,7 +179,7 @@ class Encoder:
             "seed": settings.seed,
             "versions": {
                 "keras": keras.__version__,
-                "tensorflow": tf.__version__,
+                backend: version,
                 "pillow": PIL.__version__,
             },
         }
@@ -185,11 +192,7 @@ def fastest_precision() -> Literal["bfloat16", "float32"]:
     by them took from half to twice the time of its float32.
     """
     has_units = "amx_bf16" in (instruction_sets() or ())
-    return "bfloat16" if has_units or _has_gpu() else "float32"
-
-
-def _has_gpu() -> bool:
-    return bool(tf.config.list_physical_devices("GPU"))
+    return "bfloat16" if has_units or accelerators() else "float32"
 
 
 def _applications() -> dict[str, Callable]:
@@ -204,7 +207,7 @@ def _applications() -> dict[str, Callable]:
 def _pixel_scaling(network: str) -> tuple[Callable, str]:
     """Return the function that scales a network's pixels, and its name."""
     if network == "SceneNet":
-        return tf.identity, "none"  # its inputs are 0..255
+        return _unchanged, "none"  # its inputs are 0..255
     known = _applications()
     if network not in known:
         raise ModelFileError(
@@ -213,6 +216,10 @@ def _pixel_scaling(network: str) -> tuple[Callable, str]:
         )
     module = sys.modules[known[network].__module__]
     return module.preprocess_input, module.__name__.rpartition(".")[2]
+
+
+def _unchanged(pixels: Tensor) -> Tensor:
+    return pixels
 
 
 def _build_network(settings: EncoderSettings) -> keras.Model:
@@ -292,5 +299,5 @@ def weights_digest(network: keras.Model) -> str:
     digest = hashlib.sha256()
     for variable in network.weights:
         digest.update(str(tuple(variable.shape)).encode())
-        digest.update(np.asarray(variable.numpy(), "<f4").tobytes())
+        digest.update(np.asarray(ops.convert_to_numpy(variable), "<f4").tobytes())
     return digest.hexdigest()

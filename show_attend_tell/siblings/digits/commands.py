@@ -12,7 +12,7 @@ from show_attend_tell.cli.options import (
     runs_option,
     set_option,
 )
-from show_attend_tell.runtime.tensorflow_startup import start_keras
+from show_attend_tell.runtime.keras_startup import start_keras
 
 _MOST = 10_000  # pictures, whose file a viewer can open
 _SUFFIXES = (".png", ".gif")

@@ -12,7 +12,7 @@ import pydantic
 from fastapi import APIRouter, File, Form, Query, UploadFile
 
 from show_attend_tell.deployment.server.request_queue import RequestQueue
-from show_attend_tell.runtime.tensorflow_startup import start_keras
+from show_attend_tell.runtime.keras_startup import start_keras
 from show_attend_tell.siblings.common.web import answer_upload, timed
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from show_attend_tell.cli.options import (
     page_option,
     print_failures,
 )
-from show_attend_tell.runtime.tensorflow_startup import start_keras
+from show_attend_tell.runtime.keras_startup import start_keras
 
 evaluation_lexicon = click.Option(
     ["--lexicon"],

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import APIRouter, File, UploadFile
 
 from show_attend_tell.deployment.server.request_queue import RequestQueue
-from show_attend_tell.runtime.tensorflow_startup import start_keras
+from show_attend_tell.runtime.keras_startup import start_keras
 from show_attend_tell.siblings.common.web import answer_upload
 
 if TYPE_CHECKING:

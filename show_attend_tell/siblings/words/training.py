@@ -135,13 +135,12 @@ class ReadTask(SiblingTask):
 
     def show(self, log: CurveLog, model: Reader, step: int) -> None:
         """Log the words of the first validation crops, and their attention."""
-        with log.writer.as_default(step=step):
-            for row, reading in enumerate(self._readings[:SHOWN]):
-                right = self.validation.words[row]
-                tf.summary.text(f"word/{row}", f"{right}: {reading.word}")
-                if reading.attention is not None and reading.word:
-                    image = figure_to_array(draw_reading(reading), DPI)[None]
-                    tf.summary.image(f"attention/{row}", image)
+        for row, reading in enumerate(self._readings[:SHOWN]):
+            right = self.validation.words[row]
+            log.writer.text(step, f"word/{row}", f"{right}: {reading.word}")
+            if reading.attention is not None and reading.word:
+                pixels = figure_to_array(draw_reading(reading), DPI)
+                log.writer.image(step, f"attention/{row}", pixels)
 
 
 def split_targets(targets: np.ndarray) -> tuple[np.ndarray, ...]:

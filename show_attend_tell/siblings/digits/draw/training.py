@@ -96,9 +96,8 @@ class GenerationTask(SiblingTask):
                 Sampler(model)(SAMPLES, _SAMPLE_SEED), model, columns=5, scale=2
             ),
         }
-        with log.writer.as_default(step=step):
-            for name, image in drawn.items():
-                tf.summary.image(name, np.asarray(image)[None])
+        for name, image in drawn.items():
+            log.writer.image(step, name, np.asarray(image))
 
 
 train = functools.partial(train_task, GenerationTask)

@@ -91,8 +91,7 @@ class ClassificationTask(SiblingTask):
         images = self.pictures.images[:SHOWN]
         glimpses = glimpses_of(model, images, first)
         figure = draw_glimpses(images, glimpses, first.classes)
-        with log.writer.as_default(step=step):
-            tf.summary.image("glimpses", figure_to_array(figure, DPI)[None])
+        log.writer.image(step, "glimpses", figure_to_array(figure, DPI))
 
 
 train = functools.partial(train_task, ClassificationTask)

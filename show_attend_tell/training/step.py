@@ -1,0 +1,79 @@
+"""Choose the training step of the backend that Keras runs on.
+
+The objectives and the loop call these functions and know no backend. A step is a
+function of a batch of tensors that applies one update of the model and returns the
+values to log, among them ``loss``.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+
+from show_attend_tell.config.settings import TrainingSettings
+from show_attend_tell.models.captioner import Captioner
+from show_attend_tell.training.workers import ALONE, Workers
+
+
+def _backend() -> Any:
+    """Return the module of the backend's step."""
+    if keras.backend.backend() == "jax":
+        from show_attend_tell.training import step_jax
+
+        return step_jax
+    from show_attend_tell.training import step_tensorflow
+
+    return step_tensorflow
+
+
+def captioner_step(
+    model: Captioner,
+    settings: TrainingSettings,
+    workers: Workers = ALONE,
+    loss_of: Callable | None = None,
+) -> Callable:
+    """Return the compiled training step of a captioner.
+
+    It returns the model's metrics of the batch too. A batch is x, the targets and, in
+    self-critical training, the captions' weights; see :meth:`Captioner.compute_loss`.
+
+    Args:
+        model: a captioner that is compiled before the first update.
+        settings: the settings of training.
+        workers: the workers that share a batch.
+        loss_of: function of a batch that returns the loss, the likelihood by
+            default. Several workers ignore it.
+    """
+    return _backend().captioner_step(model, settings, workers, loss_of)
+
+
+def model_step(
+    model: keras.Model, values_of: Callable[..., dict], jit_compile: bool
+) -> Callable:
+    """Return the compiled training step of any model.
+
+    Args:
+        model: the model, which is compiled before the first update.
+        values_of: returns ``loss`` and other values to log, from the batch's tensors.
+        jit_compile: whether XLA compiles on TensorFlow; JAX always does.
+    """
+    return _backend().model_step(model, values_of, jit_compile)
+
+
+def compile_parts(model: Captioner, settings: TrainingSettings) -> None:
+    """Prepare a captioner that a step reads without training it."""
+    _backend().compile_parts(model, settings)
+
+
+def to_device(batch: Any) -> Any:
+    """Return a nest of arrays as tensors on the devices of the step.
+
+    Raises:
+        ConfigError: the devices cannot divide the batch among them.
+    """
+    return _backend().to_device(batch)
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Return whether an error of the backend says that the device's memory is full."""
+    return _backend().is_out_of_memory(error)

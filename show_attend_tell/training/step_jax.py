@@ -1,0 +1,182 @@
+"""Compile the training step on JAX: one program for all devices of the machine.
+
+The program is a pure function of the state and a batch. The state are the values of the
+model's variables (weights, random state, metrics) and of the optimiser's; every device
+has a copy, and part of the batch. XLA adds the gradients of the parts.
+
+The state is donated: its arrays become those of the next state, so that the device
+holds one state and not two.
+"""
+
+import contextlib
+import functools
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import keras
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from show_attend_tell.config.settings import TrainingSettings
+from show_attend_tell.models.captioner import Captioner
+from show_attend_tell.runtime.errors import ConfigError, SetupError
+from show_attend_tell.training.likelihood import likelihood
+from show_attend_tell.training.workers import ALONE, Workers
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def captioner_step(
+    model: Captioner,
+    settings: TrainingSettings,
+    workers: Workers = ALONE,
+    loss_of: Callable | None = None,
+) -> Callable:
+    """Return the step, which is compiled for each length of captions.
+
+    See :func:`training.step.captioner_step`.
+
+    Raises:
+        SetupError: there are several workers.
+    """
+    if workers.count > 1:
+        raise SetupError(
+            "several workers train together on TensorFlow alone. Received: the backend "
+            "jax; set KERAS_BACKEND=tensorflow"
+        )
+    compile_parts(model, settings)
+    loss_of = loss_of or functools.partial(likelihood, model)
+
+    def values_of(*batch):
+        loss = loss_of(*batch)
+        return {**model.get_metrics_result(), "loss": loss}
+
+    return _Step(model, values_of)
+
+
+def model_step(
+    model: keras.Model, values_of: Callable[..., dict], jit_compile: bool
+) -> Callable:
+    """See :func:`training.step.model_step`; XLA compiles in any case."""
+    return _Step(model, values_of)
+
+
+def compile_parts(model: Captioner, settings: TrainingSettings) -> None:
+    """Set the precision of the large products; the whole step is compiled."""
+    model.compile_parts(None, settings.precision)
+
+
+class _Step:
+    """A compiled update of a model's variables.
+
+    Args:
+        model: the model, compiled with a built optimiser.
+        values_of: see :func:`training.step.model_step`.
+    """
+
+    def __init__(self, model: keras.Model, values_of: Callable[..., dict]):
+        self._trained = model.trainable_variables
+        others = [*model.non_trainable_variables, *model.metrics_variables]
+        optimizer = model.optimizer
+        self._variables = [*self._trained, *others, *optimizer.variables]
+        self._made: list[Any] = [None] * len(self._variables)
+        count = len(self._trained)
+
+        def update(state: list, batch: tuple) -> tuple[list, dict]:
+            rest = state[count : count + len(others)]
+
+            def loss(weights: list) -> tuple:
+                pairs = zip([*self._trained, *others], [*weights, *rest], strict=True)
+                with keras.StatelessScope(list(pairs)) as scope:
+                    model.reset_metrics()
+                    values = values_of(*batch)
+                    changed = [scope.get_current_value(each) for each in others]
+                return values["loss"], (values, changed)
+
+            gradients, (values, changed) = jax.grad(loss, has_aux=True)(state[:count])
+            optimized = [*self._trained, *optimizer.variables]
+            before = [*state[:count], *state[count + len(others) :]]
+            pairs = zip(optimized, before, strict=True)
+            with keras.StatelessScope(list(pairs)) as scope:
+                optimizer.apply(gradients)
+                after = [scope.get_current_value(each) for each in optimized]
+            return [*after[:count], *changed, *after[count:]], values
+
+        self._update = jax.jit(
+            update, donate_argnums=0, out_shardings=_sharding(PartitionSpec())
+        )
+
+    def __call__(self, *batch: Any) -> dict:
+        """Apply an update; see :func:`training.step.model_step`."""
+        # An interrupt between both would leave variables whose arrays are gone.
+        with _interrupts_delayed():
+            self._made, values = self._update(self._state(), batch)
+            for variable, value in zip(self._variables, self._made, strict=True):
+                variable.assign(value)
+        return values
+
+    def _state(self) -> list:
+        """Return the values of all variables, in arrays that may be donated.
+
+        What another than this step has set is copied first: two variables may share an
+        array, such as a weight and its average, and it can be donated once.
+        """
+        everywhere = _sharding(PartitionSpec())
+        return [
+            variable.value
+            if variable.value is made
+            else jax.device_put(np.array(variable.value), everywhere)
+            for variable, made in zip(self._variables, self._made, strict=True)
+        ]
+
+
+def to_device(batch: Any) -> Any:
+    """See :func:`training.step.to_device`."""
+    count = len(_mesh().devices)
+    rows = {len(array) for array in jax.tree.leaves(batch)}
+    if any(number % count for number in rows):
+        raise ConfigError(
+            f"`training.batch_size` must be a multiple of the {count} devices, as the "
+            f"batch is divided among them. Received: a batch of {max(rows)}; change "
+            "it, or choose devices with CUDA_VISIBLE_DEVICES"
+        )
+    return jax.device_put(batch, _sharding(PartitionSpec("batch")))
+
+
+@functools.cache
+def _mesh() -> Mesh:
+    """Return all devices of the machine, in one axis."""
+    return Mesh(np.array(jax.devices()), ("batch",))
+
+
+def _sharding(spec: PartitionSpec) -> NamedSharding:
+    return NamedSharding(_mesh(), spec)
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """See :func:`training.step.is_out_of_memory`."""
+    is_of_jax = isinstance(error, jax.errors.JaxRuntimeError)
+    return is_of_jax and "RESOURCE_EXHAUSTED" in str(error)
+
+
+@contextlib.contextmanager
+def _interrupts_delayed() -> Iterator[None]:
+    """Handle the signals that end a training after the block."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread receives signals
+        return
+    received: list[int] = []
+    handlers: dict[int, Any] = {n: signal.getsignal(n) for n in _SIGNALS}
+    handlers = {n: handler for n, handler in handlers.items() if callable(handler)}
+    for number in handlers:
+        signal.signal(number, lambda number, frame: received.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    for number in received:
+        handlers[number](number, None)
