@@ -29,8 +29,8 @@ def test_the_shipped_models_are_served_on_this_machine(
     served, tmp_path, monkeypatch, capsys
 ):
     make_captioner(make_encoder()).save(tmp_path / "flickr8k.safetensors")
-    monkeypatch.setattr(pretrained, "SHIPPED", tmp_path / "flickr8k.safetensors")
-    monkeypatch.setattr(pretrained, "SHIPPED_LSTM", tmp_path / "flickr8k.safetensors")
+    for name in pretrained.PACKAGED:
+        monkeypatch.setitem(pretrained.PRESETS, name, tmp_path / "flickr8k.safetensors")
     assert exit_code("demo", "--port", "0") == 0
     printed = capsys.readouterr().out
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+ - stop with Ctrl-C\n", printed)

@@ -82,8 +82,9 @@ def test_without_a_model_the_shipped_one_is_used_or_named_as_missing(
         return pipeline
 
     monkeypatch.undo()  # load the model named
-    for name, path in (("shipped", "SHIPPED"), ("shipped-lstm", "SHIPPED_LSTM")):
-        monkeypatch.setattr(pretrained, path, tmp_path / f"{name}.safetensors")
+    for name in pretrained.PACKAGED:
+        absent = tmp_path / f"{name}.safetensors"
+        monkeypatch.setitem(pretrained.PRESETS, name, absent)
         assert exit_code("caption", "--model", name, photo) == 1
         error = capsys.readouterr().err
         assert f"{name}.safetensors: " in error
