@@ -83,7 +83,9 @@ def _fault_of_entry(member: zipfile.ZipInfo) -> str:
         return "is encrypted"
     if member.compress_type in _METHODS:
         return ""
-    method = zipfile.compressor_names.get(member.compress_type, "unknown")
+    # typeshed lacks compressor_names
+    names: dict[int, str] = vars(zipfile)["compressor_names"]
+    method = names.get(member.compress_type, "unknown")
     return f"uses {method.capitalize()} (method {member.compress_type})"
 
 
@@ -335,12 +337,13 @@ def read_text(place: Path | Packed) -> TextFile:
     Raises:
         DataError: the file is too large, cannot be read, or is not UTF-8.
     """
-    packed = isinstance(place, Packed)
-    if packed and _fault_of_entry(place.member):
-        raise _unreadable(place)
-    label = f"{place.archive}:{place.member.filename}" if packed else str(place)
+    label = str(place)
+    if isinstance(place, Packed):
+        if _fault_of_entry(place.member):
+            raise _unreadable(place)
+        label = f"{place.archive}:{place.member.filename}"
     with reading(label, DataError, "convert it to UTF-8 text, or get it again"):
-        if packed:
+        if isinstance(place, Packed):
             with open_zip(place.archive) as archive:
                 content = read_member(archive, place.member.filename, MAX_TEXT_BYTES)
         else:

@@ -9,10 +9,10 @@ its archives are then counted.
 import hashlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import requests
 from requests.adapters import HTTPAdapter, Retry
@@ -268,7 +268,7 @@ def _fault(path: Path, remote: RemoteFile) -> str | None:
     """Return a description of the difference to the expected file, or None."""
     if remote.size is not None and _size(path) != remote.size:
         return f"size must be {remote.size} bytes. Received: {_size(path)}"
-    digests = {
+    digests: dict[str, tuple[Callable[[], Any], str | None]] = {
         "SHA-256": (hashlib.sha256, remote.sha256),
         "MD5": (partial(hashlib.md5, usedforsecurity=False), remote.md5),
     }

@@ -57,7 +57,7 @@ def _layers(arrays: dict[str, np.ndarray]) -> dict[str, list[np.ndarray]]:
     layers: dict[str, list[np.ndarray]] = {}
     for name, values in arrays.items():
         if not name.endswith(SCALE):
-            scale = arrays.get(name + SCALE, np.float32(1))
+            scale = arrays.get(name + SCALE, np.ones((), np.float32))
             weight = dequantise(values, scale)
             layers.setdefault(name.partition("/")[0], []).append(weight)
     return layers

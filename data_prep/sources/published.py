@@ -9,7 +9,7 @@ splits.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from data_prep.data_folder import DataFolder, TextFile
 from data_prep.preparation import Problem, Problems
@@ -273,7 +273,7 @@ def rows(
     file: TextFile,
     content: object,
     key: str,
-    kinds: dict[str, type],
+    kinds: Mapping[str, type],
     problems: Problems,
 ) -> Iterator[dict]:
     """Yield the rows of a JSON list that have all keys with values of the right type.

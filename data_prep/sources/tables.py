@@ -9,7 +9,7 @@ import hashlib
 import io
 import posixpath
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from data_prep.data_folder import DataFolder, TextFile
 from data_prep.preparation import Problem
@@ -110,7 +110,7 @@ def _json_rows(file: TextFile) -> Iterator[tuple[int, object]]:
                 yield number, None
 
 
-def _parse_row(values: dict) -> Row:
+def _parse_row(values: Any) -> Row:
     """Return the values of a row.
 
     Raises:

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -214,7 +215,7 @@ def _print_captions(pipeline, results, options) -> bool:
         heads_figure,
     )
 
-    draw = {"": caption_figure}
+    draw: dict[str, Callable[..., Any]] = {"": caption_figure}
     if options["heads"]:
         draw["-heads"] = functools.partial(heads_figure, pipeline.engine)
     dark = options["theme"] == "dark"

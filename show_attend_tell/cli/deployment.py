@@ -153,6 +153,7 @@ def export(model, form, out, encoder_weights, beam, accept_imagenet) -> None:
     elif form == "keras":
         from show_attend_tell.deployment.exports.keras_file import export_keras
 
+        assert task.load_model is not None  # as every task with models has one
         export_keras(model, out, beam, task.load_model)
         click.echo(f"{out}")
     else:

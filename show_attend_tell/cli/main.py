@@ -165,7 +165,7 @@ def _run(arguments: Sequence[str] | None, received: list[int]) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except ModuleNotFoundError as error:
-        if error.name.split(".")[0] in _OWN_PACKAGES:
+        if error.name is None or error.name.split(".")[0] in _OWN_PACKAGES:
             raise
         click.echo(f"error: {error.name} is not installed; {_INSTALL}", err=True)
         sys.exit(1)

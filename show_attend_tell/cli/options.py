@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import UnionType
-from typing import Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import click
 
@@ -197,7 +197,7 @@ def _request_option(request: type, field: dataclasses.Field) -> Callable:
     """Return the decorator that adds one field of a request to a verb."""
     option: Option = field.metadata["option"]
     flag = option.flag or "--" + field.name.replace("_", "-")
-    details = {"help": option.help, "metavar": option.metavar}
+    details: dict[str, Any] = {"help": option.help, "metavar": option.metavar}
     kind = get_type_hints(request)[field.name]
     if kind is bool:
         return click.option(flag, field.name, is_flag=True, help=option.help)
@@ -206,9 +206,12 @@ def _request_option(request: type, field: dataclasses.Field) -> Callable:
     if get_origin(kind) is Literal:
         details["type"] = click.Choice(get_args(kind))
         details |= {"default": field.default, "show_default": True}
-    elif kind in (int, float):
-        ranges = {int: click.IntRange, float: click.FloatRange}
-        details["type"] = ranges[kind](option.least, option.most)
+    elif kind is int:
+        least = None if option.least is None else int(option.least)
+        most = None if option.most is None else int(option.most)
+        details["type"] = click.IntRange(least, most)
+    elif kind is float:
+        details["type"] = click.FloatRange(option.least, option.most)
     elif kind is not str:
         details["type"] = PATH
         details["multiple"] = get_origin(kind) is tuple

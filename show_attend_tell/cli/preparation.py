@@ -126,9 +126,10 @@ def _download(source: str, folder: Path) -> None:
     from data_prep import download
     from data_prep.disk import format_bytes, free_bytes
 
-    sizes = [remote.size for remote in download.FILES.get(source, ())]
-    if sizes and None not in sizes:
+    files = download.FILES.get(source, ())
+    sizes = [remote.size for remote in files if remote.size is not None]
+    if sizes and len(sizes) == len(files):
         free = format_bytes(free_bytes(folder))
         click.echo(f"{format_bytes(sum(sizes))} to download, {free} free in {folder}")
-    files = download.download(source, folder, sys.stderr.isatty())
-    click.echo("\n".join(map(str, files)))
+    written = download.download(source, folder, sys.stderr.isatty())
+    click.echo("\n".join(map(str, written)))

@@ -5,6 +5,7 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import cast
 
 import click
 
@@ -126,9 +127,11 @@ def train(
     if several:
         from show_attend_tell.cluster.seeds import Series, open_runs
         from show_attend_tell.config.experiments import seed_variants
+        from show_attend_tell.config.settings import Experiment
 
         series = Series(work, runs, train, has_captions, progress=cluster is None)
-        variants = seed_variants(settings, seeds)
+        # Of other tasks the series reads only what all experiments have.
+        variants = cast(list[Experiment], seed_variants(settings, seeds))
         open_runs(series, variants, resume, overwrite)
         _train_several(series, variants, cluster, workers)
         return

@@ -19,8 +19,9 @@ import itertools
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from show_attend_tell.cluster.pool import WorkItem, connected
 from show_attend_tell.data.encoder_identity import identity_difference
@@ -148,8 +149,8 @@ def caption_on_cluster(
         written = 0
         with caption_folder(out, {"made_by": author}) as shards:
             stored = set().union(*shards.values())
-            paths = [photo for photo in photos if not isinstance(photo, Failure)]
-            present = frozenset(path for path in paths if str(path) in stored)
+            readable = [photo for photo in photos if not isinstance(photo, Failure)]
+            present = frozenset(path for path in readable if str(path) in stored)
             counts = {name: len(shard) for name, shard in shards.items()}
             done = cluster.run(
                 shard_writer, arguments, _items(photos, present, out), workers
@@ -188,7 +189,7 @@ def _items(
         paths = [str(photo) for photo in absent if not isinstance(photo, Failure)]
         file = out / shard_name(number, paths)
         # The header and photos show whether a worker sees the same folders.
-        files = out / HEADER, *paths
+        files: tuple[str | Path, ...] = (out / HEADER, *paths)
         payload = file, chunk, present.intersection(chunk)
         yield WorkItem(f"photos of {file.name}", payload, files)
 
@@ -199,7 +200,7 @@ def shard_name(chunk: int, paths: Sequence[str]) -> str:
     return f"captions-{chunk:06d}-{hashlib.sha256(text).hexdigest()[:16]}.jsonl"
 
 
-def write_shard(path: Path, rows: Iterable[dict]) -> None:
+def write_shard(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     """Write the rows of captions as JSON Lines.
 
     Several processes may write the same path.

@@ -7,6 +7,7 @@ the photos and write the parts. All use the same paths.
 import functools
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from data_prep.extract import (
     FeatureReport,
@@ -71,7 +72,7 @@ def extract_on_cluster(
     work: str | Path,
     address: str,
     workers: int | None = None,
-    **options: object,
+    **options: Any,
 ) -> list[FeatureReport]:
     """Extract the features of an experiment's data on a cluster.
 

@@ -197,7 +197,7 @@ def _item(series: Series, experiment: Experiment, marker: str) -> WorkItem:
     if series.evaluates:  # captions
         open_features(experiment, series.work).close()
     with runs.lock_run(experiment, series.runs, seconds=60):
-        files = [marker]  # no other process trains the run
+        files: list[str | Path] = [marker]  # no other process trains the run
     for folder in data_folders(experiment, series.work):
         files += folder.glob("manifest.jsonl")
     return WorkItem(f"run {experiment.name}", experiment, tuple(files))

@@ -94,9 +94,17 @@ def train_as_worker(
     checkpoint = Path(runs_folder, experiment.name, runs.CHECKPOINT)
     begun = workers.is_chief and checkpoint.exists()
     resume = bool(workers.total([float(begun)])[0])
-    options = {"progress": False, "workers": workers, "is_open": True}
     try:
-        return train(experiment, work, runs_folder, resume, **options), None
+        summary = train(
+            experiment,
+            work,
+            runs_folder,
+            resume,
+            progress=False,
+            workers=workers,
+            is_open=True,
+        )
+        return summary, None
     except (ShowAttendTellError, OSError) as error:
         if workers.failed_together:
             return None, one_line(error, 1000)

@@ -218,7 +218,7 @@ def _digest_of(generator: Generator) -> str:
     """Return the SHA-256 of a captioner's words and weights that version 0.3 wrote."""
     digest = hashlib.sha256("\n".join(generator.vocabulary.words).encode())
     for weight in generator.weights:
-        digest.update(np.ascontiguousarray(weight, np.float32))
+        digest.update(np.ascontiguousarray(weight, np.float32).tobytes())
     return digest.hexdigest()
 
 

@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tomli_w
 
@@ -30,7 +30,7 @@ from show_attend_tell.runtime.untrusted import (
 
 _CHECKPOINT = "checkpoint.npz"
 # Keys that runs of version 0.3 hold, and the values without effect.
-_RETIRED = {
+_RETIRED: dict[str, dict[str, Any]] = {
     "encoder": {"trainable_from": ""},
     "training": {"encoder_learning_rate": 1e-5, "rollouts": "beam", "text": []},
 }

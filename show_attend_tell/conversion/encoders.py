@@ -41,16 +41,14 @@ def convert_encoder(source: Path, target: Path, network: str | None = None) -> N
             network.
         OSError: the new file cannot be written.
     """
-    model = None
-    if network is not None and network not in _NETWORKS:
-        model = _model_of_keras(network)
     with atomic_path(target) as temporary, conversion_of(source, temporary):
         if source.suffix == ".npz":
             _write(temporary, "VGG16", _packaged_arrays(source))
             return
         content = read_text_bytes(source, _MAX_BYTES)
         md5 = hashlib.md5(content, usedforsecurity=False).hexdigest()
-        if model is not None:
+        if network is not None and network not in _NETWORKS:
+            model = _model_of_keras(network)
             _convert_by_keras(source, temporary, model, network, md5)
             return
         with open_hdf5(content) as arrays:
@@ -63,7 +61,7 @@ def _write(
 ) -> None:
     layers = {
         layer: [
-            dequantise(arrays[name], arrays.get(name + SCALE, np.float32(1)))
+            dequantise(arrays[name], arrays.get(name + SCALE, np.ones((), np.float32)))
             for name, _ in own
         ]
         for layer, own in layout(network).items()
