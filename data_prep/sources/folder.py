@@ -72,14 +72,14 @@ def read_folder(data: DataFolder) -> list[Photo]:
     elif unnamed:
         note = f"photos that name no split, put in 'none': {len(unnamed)}"
         data.problems.notes.append(note)
-    places = _places(data, captions)
+    places = photo_places(data, captions)
     for path in sorted(set(data.photo_files).difference(places.values())):
         name = path.relative_to(data.folder).as_posix()
         data.problems.add(Problem.NO_CAPTIONS, name)
     return join_by_name(data, captions, lists, places)
 
 
-def _places(data: DataFolder, names: Iterable[str]) -> dict[str, Path]:
+def photo_places(data: DataFolder, names: Iterable[str]) -> dict[str, Path]:
     """Return the file of each name that has one."""
     relative = {
         path.relative_to(data.folder).as_posix(): path for path in data.photo_files

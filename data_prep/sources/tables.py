@@ -8,7 +8,7 @@ import csv
 import hashlib
 import io
 import posixpath
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from data_prep.data_folder import DataFolder, TextFile
@@ -36,10 +36,20 @@ class Row(NamedTuple):
     split: str | None
 
 
+def _share(photo_id: str) -> float:
+    """Return a number in [0, 1) that depends on the id only."""
+    digest = hashlib.sha256(f"0:{photo_id}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") / 2**64
+
+
+def hash_order(names: Iterable[str]) -> list[str]:
+    """Return names in a random order that depends on them only: val, test, train."""
+    return sorted(names, key=_share)
+
+
 def split_by_hash(photo_id: str) -> str:
     """Return a split that depends on the id only: a tenth each of val and test."""
-    digest = hashlib.sha256(f"0:{photo_id}".encode()).digest()
-    share = int.from_bytes(digest[:8], "big") / 2**64
+    share = _share(photo_id)
     if share < VALIDATION:
         return "val"
     return "test" if share < VALIDATION + TEST else "train"
@@ -53,22 +63,31 @@ def lists_by_hash(names: Iterable[str]) -> Lists:
     return lists
 
 
-def read_table(file: TextFile, data: DataFolder, lines: bool = False) -> Iterator[Row]:
+def read_table(
+    file: TextFile,
+    data: DataFolder,
+    lines: bool = False,
+    texts: Sequence[str] = _TEXTS,
+) -> Iterator[Row]:
     """Yield the rows of a table; record malformed ones.
 
     Args:
         file: the table.
         data: receives the problems.
         lines: whether it is JSON Lines and not CSV.
+        texts: names of the column, or key, of the caption; the first one is named if
+            it is absent.
     """
-    for number, values in _json_rows(file) if lines else _csv_rows(file):
+    for number, values in _json_rows(file) if lines else _csv_rows(file, texts):
         try:
-            yield _parse_row(values)
+            yield _parse_row(values, texts)
         except (ValueError, TypeError, AttributeError, LookupError):
             data.problems.add(Problem.MALFORMED_LINE, f"{file.label}:{number}")
 
 
-def _csv_rows(file: TextFile) -> Iterator[tuple[int, dict | None]]:
+def _csv_rows(
+    file: TextFile, texts: Sequence[str]
+) -> Iterator[tuple[int, dict | None]]:
     """Yield the last line number and the values of each row, None if malformed."""
     rows = csv.reader(io.StringIO(file.text, newline=""))
     columns: list[str] = []
@@ -89,10 +108,11 @@ def _csv_rows(file: TextFile) -> Iterator[tuple[int, dict | None]]:
             columns = row or []
             columns = [column.strip() for column in columns]
             one_file = len(set(_FILES) & set(columns)) == 1
-            if not one_file or set(_TEXTS).isdisjoint(columns):
+            if not one_file or set(texts).isdisjoint(columns):
                 raise DataError(
                     f"{file.label}: the first line must name the columns `file` (or "
-                    "`path`), `caption` and optionally `split`, separated by commas. "
+                    f"`path`), `{texts[0]}` and optionally `split`, separated by "
+                    "commas. "
                     f"Received: {quote(columns)}"
                 )
         elif row:
@@ -110,14 +130,14 @@ def _json_rows(file: TextFile) -> Iterator[tuple[int, object]]:
                 yield number, None
 
 
-def _parse_row(values: Any) -> Row:
+def _parse_row(values: Any, texts: Sequence[str]) -> Row:
     """Return the values of a row.
 
     Raises:
         ValueError, TypeError, AttributeError, LookupError: the row is malformed.
     """
     (file, *_) = [values[key].strip() for key in _FILES if values.get(key)]
-    (captions, *_) = [values[key] for key in _TEXTS if key in values]
+    (captions, *_) = [values[key] for key in texts if key in values]
     split = values.get("split")
     if not isinstance(captions, list):
         captions = [captions]

@@ -2,6 +2,7 @@
 
 import dataclasses
 from pathlib import Path
+from typing import ClassVar
 
 import keras
 import numpy as np
@@ -19,7 +20,8 @@ class SiblingModel(keras.Model):
 
     Attributes:
         settings_class: dataclass of the settings.
-        sizes: the constructor's arguments beside settings and seed.
+        sizes: the constructor's arguments beside settings and seed that are numbers.
+        texts: name -> type and default of those that are texts.
         may_be_new: names of the layers that an initial model may lack.
 
     Args:
@@ -30,6 +32,7 @@ class SiblingModel(keras.Model):
     settings_class: type
     sizes: tuple[str, ...] = ()
     may_be_new: tuple[str, ...] = ()
+    texts: ClassVar[dict[str, tuple]] = {}
 
     def __init__(self, settings, seed=0, **kwargs):
         super().__init__(**kwargs)
@@ -46,9 +49,26 @@ class SiblingModel(keras.Model):
         """Return the arguments of the constructor that a file holds."""
         return {
             "settings": dataclasses.asdict(self.settings),
-            **{name: getattr(self, name) for name in self.sizes},
+            **{name: getattr(self, name) for name in (*self.sizes, *self.texts)},
             "seed": self.seed,
         }
+
+    def extend(self, initial):
+        """Take the weights of a model of the same class.
+
+        Raises:
+            ValueError: a weight has another shape, or a layer is missing.
+        """
+        given = named_weights(initial)
+        wanted = named_weights(self)
+        new = [name for name in wanted if name.split("/")[0] in self.may_be_new]
+        known = {name: tuple(weight.shape) for name, weight in given.items()}
+        shapes = {name: tuple(weight.shape) for name, weight in wanted.items()}
+        lacking = {name: shapes[name] for name in new if name not in given}
+        if known | lacking != shapes:
+            raise ValueError("other weights")
+        for name, weight in given.items():
+            wanted[name].assign(weight)
 
     def save(self, filepath, overwrite=True, zipped=None, **kwargs):
         """Save the model in a ``.safetensors`` file, or in a form of Keras.

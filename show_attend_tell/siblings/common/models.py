@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import keras
 from pydantic import Field, TypeAdapter, create_model
 
 from show_attend_tell.config.fields import Seed
@@ -38,10 +37,15 @@ class TaskModels:
     arguments_of: Callable[[Any], tuple[type[SiblingModel], dict]]
     shipped: Path
 
-    def build(self, experiment) -> SiblingModel:
-        """Return the untrained model of an experiment."""
+    def build(self, experiment, **of_data: object) -> SiblingModel:
+        """Return the untrained model of an experiment.
+
+        Args:
+            experiment: the settings.
+            **of_data: arguments of the model that its data decide.
+        """
         model, arguments = self.arguments_of(experiment)
-        return model(**arguments, seed=experiment.training.seed)
+        return model(**arguments, **of_data, seed=experiment.training.seed)
 
     def load(self, path: Path, experiment=None) -> SiblingModel:
         """Load a trained model; given an experiment, require its settings.
@@ -137,38 +141,45 @@ class TaskModels:
             )
         return self.shipped
 
-    def set_weights_from(self, source: str, model: keras.Model, runs: Path) -> None:
+    def load_initial(self, source: str, runs: Path) -> tuple[Path, SiblingModel]:
+        """Load the model that a training starts from; return its path too.
+
+        Args:
+            source: a ``.safetensors`` file, ``shipped``, or the name of a run.
+            runs: the folder of all runs.
+
+        Raises:
+            ModelFileError: the file is absent or damaged.
+        """
+        path = self.shipped_file() if source == "shipped" else find_model(source, runs)
+        return path, self.load(path)
+
+    def set_weights_from(
+        self, initial: SiblingModel, path: Path, model: SiblingModel
+    ) -> None:
         """Give a model the weights of another one, such as one of fewer glimpses.
 
         Layers of ``may_be_new`` that the other model lacks keep their initial weights.
 
         Args:
-            source: a ``.safetensors`` file, ``shipped``, or the name of a run.
+            initial: a trained model.
+            path: its file.
             model: an untrained model.
-            runs: the folder of all runs.
 
         Raises:
-            ModelFileError: the file is absent or damaged, or its weights have other
+            ModelFileError: it is a model of another class, or its weights have other
                 shapes.
         """
-        shipped = source == "shipped"
-        path = self.shipped_file() if shipped else find_model(source, runs)
-        initial = self.load(path)
-        given, wanted = named_weights(initial), named_weights(model)
-        new = [name for name in wanted if name.split("/")[0] in model.may_be_new]
-        shapes = [
-            {name: tuple(weight.shape) for name, weight in weights.items()}
-            for weights in (given, wanted)
-        ]
-        lacking = {name: shapes[1][name] for name in new if name not in given}
-        if type(initial) is not type(model) or shapes[0] | lacking != shapes[1]:
+        try:
+            if type(initial) is not type(model):
+                raise ValueError("another class")
+            model.extend(initial)
+        except ValueError:
             raise ModelFileError(
                 f"{path}: has weights of other shapes than the experiment's model; "
                 "restore the settings of the model, or name another file in "
                 "training.init_from"
-            )
-        for name, weight in given.items():
-            wanted[name].assign(weight)
+            ) from None
 
 
 @functools.cache
@@ -179,4 +190,5 @@ def _saved_values(model: type[SiblingModel]) -> type:
         settings=(model.settings_class, ...),
         seed=(Seed, 0),
         **dict.fromkeys(model.sizes, (_SIDE, ...)),
+        **model.texts,
     )

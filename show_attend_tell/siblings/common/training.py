@@ -13,6 +13,7 @@ from show_attend_tell.config.settings import AnyExperiment
 from show_attend_tell.runtime.errors import SetupError
 from show_attend_tell.runtime.read_ahead import read_ahead
 from show_attend_tell.siblings.common.evaluation import ReadSplit
+from show_attend_tell.siblings.common.layers import SiblingModel
 from show_attend_tell.siblings.common.models import TaskModels
 from show_attend_tell.training.loop import Summary, Task, Trainer
 
@@ -44,6 +45,7 @@ class SiblingTask(Task):
     Args:
         experiment: the settings.
         data: the training data.
+        **of_data: arguments of the model that the data decide.
     """
 
     models: TaskModels
@@ -51,10 +53,10 @@ class SiblingTask(Task):
     step: Callable
     graphs = 1  # compiled in the first update
 
-    def __init__(self, experiment: AnyExperiment, data: Examples):
+    def __init__(self, experiment: AnyExperiment, data: Examples, **of_data: object):
         super().__init__(experiment)
         self.digest = data.digest()
-        self.model = self.models.build(experiment)
+        self.model = self.models.build(experiment, **of_data)
         self.objective = self
         self.count = len(data.images)
         self.batch = min(self.settings.batch_size, self.count)
@@ -74,11 +76,19 @@ class SiblingTask(Task):
         data, validation = (
             cls.read_split(experiment, work, split) for split in ("train", "val")
         )
-        task = cls(experiment, data, validation)
-        if source := experiment.training.init_from:
-            cls.models.set_weights_from(source, task.model, runs_folder)
-            task.starts_trained = task.start_counts = True
+        source = experiment.training.init_from
+        if not source:
+            return cls(experiment, data, validation)
+        path, initial = cls.models.load_initial(source, runs_folder)
+        task = cls(experiment, cls.fit_data(data, initial), validation)
+        cls.models.set_weights_from(initial, path, task.model)
+        task.starts_trained = task.start_counts = True
         return task
+
+    @classmethod
+    def fit_data(cls, data: Examples, initial: SiblingModel) -> Examples:
+        """Return the training data in the form that continues an initial model."""
+        return data
 
     @property
     def steps(self) -> int:

@@ -3,14 +3,18 @@
 The latter are the baselines of Sec. 4.1 of arXiv:1406.6247.
 """
 
+from typing import Annotated, ClassVar
+
 import keras
 import numpy as np
 from keras import ops
+from pydantic import Field
 
 from show_attend_tell.siblings.common.layers import SiblingModel, make_dense
 from show_attend_tell.siblings.digits.settings import ClassifierSettings
 
 # of the paper's convolution
+_Name = Annotated[str, Field(min_length=1, max_length=255)]  # of a folder
 FILTERS = 8
 FILTER = 10
 STRIDE = 5
@@ -26,13 +30,21 @@ class DigitClassifier(SiblingModel):
         settings: see :class:`SiblingModel`, as for ``seed``.
         canvas: H, side of a picture in pixels.
         classes: number of classes.
+        names: their names, by default their numbers.
+
+    Raises:
+        ValueError: there are more or fewer names than classes.
     """
 
     sizes = ("canvas", "classes")
+    texts: ClassVar = {"names": (tuple[_Name, ...], ())}
     glimpses = 0
 
-    def __init__(self, settings, canvas, classes=10, seed=0, **kwargs):
+    def __init__(self, settings, canvas, classes=10, seed=0, names=(), **kwargs):
         super().__init__(settings, seed, **kwargs)
+        self.names = tuple(names) or tuple(map(str, range(classes)))
+        if len(self.names) != classes:
+            raise ValueError(f"must have {classes} names. Received: {len(names)}")
         self.canvas = canvas
         self.classes = classes
 
@@ -64,8 +76,8 @@ class PictureClassifier(DigitClassifier):
 
     settings_class = ClassifierSettings
 
-    def __init__(self, settings, canvas, classes=10, seed=0, **kwargs):
-        super().__init__(settings, canvas, classes, seed, **kwargs)
+    def __init__(self, settings, canvas, classes=10, seed=0, names=(), **kwargs):
+        super().__init__(settings, canvas, classes, seed, names, **kwargs)
         settings = self.settings
         states = np.random.SeedSequence(seed).generate_state(len(settings.widths) + 2)
         kernels = (keras.initializers.GlorotUniform(int(k)) for k in states)

@@ -22,6 +22,7 @@ from show_attend_tell.runtime.errors import DataError, PhotoError
 from show_attend_tell.runtime.files import atomic_path
 from show_attend_tell.runtime.untrusted import reading
 from show_attend_tell.siblings.common.arrays import open_archive
+from show_attend_tell.siblings.digits.class_folders import Pictures, read_pictures
 from show_attend_tell.siblings.digits.settings import DIGIT, PIECE, DigitSettings
 
 FILE = "digits.npz"
@@ -38,6 +39,11 @@ class Digits(NamedTuple):
 
     images: np.ndarray  # (N, H, H) uint8, 255 is white ink
     labels: np.ndarray  # (N,) uint8 in [0, 10)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the classes; digits are named by their numbers."""
+        return tuple(map(str, range(CLASSES)))
 
     def digest(self) -> str:
         """Return a digest of images and labels."""
@@ -100,8 +106,15 @@ def read_digits(folder: str | Path, split: str, validation: int) -> Digits:
     return Digits(digits.images[chosen], digits.labels[chosen])
 
 
-def read_split(experiment: AnyExperiment, work: Path, split: str) -> Digits:
-    """Return the prepared digits of an experiment; see :func:`read_digits`."""
+def read_split(
+    experiment: AnyExperiment, work: Path, split: str
+) -> "Digits | Pictures":
+    """Return the prepared digits, or the user's pictures, of an experiment.
+
+    See :func:`read_digits` and :func:`class_folders.read_pictures`.
+    """
+    if experiment.data.source == "class_folders":
+        return read_pictures(experiment, work, split)
     folder = work / experiment.data.name
     return read_digits(folder, split, experiment.data.validation)
 
@@ -125,7 +138,7 @@ def make_pictures(
     """
     N = len(images)
     H = settings.canvas
-    if H == DIGIT and not settings.clutter:
+    if images.shape[1] == H and not settings.clutter:
         return images
     sums = np.zeros((N, H, H), np.uint16)
     for _ in range(settings.clutter):
@@ -151,7 +164,9 @@ def _add(sums: np.ndarray, pieces: np.ndarray, start: np.ndarray) -> None:
     sums[np.arange(len(sums))[:, None, None], rows, columns] += pieces
 
 
-def held_out_pictures(digits: Digits, settings: DigitSettings, split: str) -> Digits:
+def held_out_pictures(
+    digits: "Digits | Pictures", settings: DigitSettings, split: str
+) -> Digits:
     """Return the pictures of validation or test digits, always the same ones."""
     rng = np.random.default_rng([_SEED, _SPLITS[split]])
     images = make_pictures(digits.images, digits.images, settings, rng)

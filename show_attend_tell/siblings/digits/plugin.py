@@ -28,6 +28,12 @@ def _prepare_mnist(preparation):
     return prepare_mnist(preparation)
 
 
+def _prepare_class_folders(preparation):
+    from show_attend_tell.siblings.digits.class_folders import prepare_class_folders
+
+    return prepare_class_folders(preparation)
+
+
 def _train_classifier(*arguments, **options):
     from show_attend_tell.siblings.digits.ram.training import train
 
@@ -92,7 +98,7 @@ _CLASSIFICATION = Task(
     name="classify",
     described="that classifies digits",
     settings=_classification_settings,
-    prepare={"mnist": _prepare_mnist},
+    prepare={"mnist": _prepare_mnist, "class_folders": _prepare_class_folders},
     train=_train_classifier,
     evaluate=_evaluate_classifier,
     load_model=_load_classifier,

@@ -40,18 +40,29 @@ class DigitSettings:
 
     Attributes:
         name: subfolder of the work folder that holds the prepared digits.
-        source: ``mnist``.
+        source: ``mnist``, or ``class_folders``, the user's pictures, a folder for each
+            class.
         canvas: side of a picture, in pixels; each epoch of training places a digit of
-            28 x 28 pixels at a new random place.
+            28 x 28 pixels at a new random place. The user's pictures are resized.
         clutter: number of pieces of other digits, 8 x 8 pixels, in a picture.
-        validation: how many of the last training digits are the validation digits.
+        validation: how many of the last training digits are the validation digits; a
+            folder of classes has splits of its own.
     """
 
     name: Name
-    source: Literal["mnist"]
+    source: Literal["mnist", "class_folders"]
     canvas: Annotated[int, Field(ge=DIGIT, le=1000)] = DIGIT
     clutter: Annotated[int, Field(ge=0, le=1000)] = 0
     validation: Positive = 5000
+
+    @model_validator(mode="after")
+    def _check_source(self):
+        if self.source == "class_folders" and self.clutter:
+            raise ValueError(
+                "clutter must go with source = 'mnist'. Received: source = "
+                f"'class_folders', clutter = {self.clutter}; remove it"
+            )
+        return self
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -267,6 +278,7 @@ class GeneratedDigitSettings(DigitSettings):
             once.
     """
 
+    source: Literal["mnist"]
     validation: Positive = 10_000
     binarise: Literal["fixed", "dynamic"] = "dynamic"
 

@@ -68,9 +68,10 @@ def read(crops, model, beam, lexicon, attention, page, out) -> None:
 
     if out is not None:
         require_jsonl(out)
-    words = None if lexicon is None else Lexicon.load(lexicon)
     file = model or READERS.shipped_file()
-    search = Searcher(READERS.load(file), beam, lexicon=words)
+    reader = READERS.load(file)
+    words = None if lexicon is None else Lexicon.load(lexicon, reader.characters)
+    search = Searcher(reader, beam, lexicon=words)
     if out is None:
         failed = _print_words(search, crops, attention, page)
     else:

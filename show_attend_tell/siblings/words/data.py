@@ -5,9 +5,9 @@ in the same order: ``split``, ``word`` in small letters, and for the crop of a p
 ``path``. The rows of a split are adjacent.
 
 Preparation, evaluation and the verb ``read`` share the functions for crops, so that
-training and inference see the same pixels. The tokens of a word are the digits, the
-small letters and three special tokens; capitals count as small letters in rendered
-words, labels and scores.
+training and inference see the same pixels. The tokens of a word are the characters of
+an alphabet, by default the digits and the small letters of English, and three special
+tokens; capitals count as small letters in rendered words, labels and scores.
 """
 
 import hashlib
@@ -35,12 +35,12 @@ CHARACTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
 PAD = 0
 START = 1
 END = 2
-TOKENS = ("<pad>", "<start>", "<end>", *CHARACTERS)  # their ids are their positions
+SPECIAL = ("<pad>", "<start>", "<end>")
 MAX_LENGTH = 23  # characters of a word, before <end>
 STEPS = MAX_LENGTH + 1  # T, with <end>
+MOST_CHARACTERS = 20_000  # of an alphabet; more than the characters in use of Chinese
 _MOST_LISTED = 100_000_000  # bytes of a file of words
 _LOGGER = logging.getLogger(__name__)
-_ID_OF = {token: position for position, token in enumerate(TOKENS)}
 # pixels of a crop
 HEIGHT = 32
 WIDTH = 100
@@ -55,19 +55,37 @@ _AGAIN = "prepare the words again"
 _MOST_BYTES = 4_000_000_000  # of a manifest; a row has some 40
 
 
-def fold(word: str) -> str:
+def tokens_of(characters: str) -> tuple[str, ...]:
+    """Return the tokens of an alphabet; their ids are their positions."""
+    return (*SPECIAL, *characters)
+
+
+TOKENS = tokens_of(CHARACTERS)
+
+
+def fold(word: str, characters: str | None = CHARACTERS) -> str:
     """Return the word in small letters, the form in which words are compared.
 
+    Args:
+        word: the word.
+        characters: the alphabet, or None for any character that can be seen.
+
     Raises:
-        DataError: the word is empty or too long, or has characters other than 0-9,
-            A-Z and a-z.
+        DataError: the word is empty or too long, or has other characters.
     """
     folded = word.lower()
-    odd = [c for c in word if c.lower() not in CHARACTERS or not c.isascii()]
+    if characters is None:
+        odd = [c for c in folded if c.isspace() or not c.isprintable()]
+        named = "visible characters"
+    else:
+        odd = [c for c in folded if c not in characters]
+        # Signs whose small letter is one of English, such as that of Kelvin.
+        odd += [c for c in word if c.lower().isascii() and not c.isascii()]
+        named = f"the characters {describe_characters(characters)}"
     if odd:
         raise DataError(
-            f"`word` must have the characters 0-9, a-z and A-Z only. Received: "
-            f"{quote(word)}, with {quote(odd[0])}; remove the word"
+            f"`word` must have {named} only. Received: {quote(word)}, with "
+            f"{quote(odd[0])}; remove the word"
         )
     if not 1 <= len(folded) <= MAX_LENGTH:
         raise DataError(
@@ -77,22 +95,46 @@ def fold(word: str) -> str:
     return folded
 
 
-def encode_words(words: Iterable[str]) -> np.ndarray:
+def describe_characters(characters: str) -> str:
+    """Return an alphabet as text for a message."""
+    if characters == CHARACTERS:
+        return "0-9, a-z and A-Z"
+    return quote(characters)
+
+
+def characters_of(words: Iterable[str]) -> str:
+    """Return the alphabet of words in small letters, sorted."""
+    return "".join(sorted(set().union(*words)))
+
+
+def require_alphabet(characters: str) -> str:
+    """Return an alphabet; raise a ValueError unless each character is in it once."""
+    if not 1 <= len(set(characters)) == len(characters) <= MOST_CHARACTERS:
+        raise ValueError("an alphabet must have each of its characters once")
+    for character in characters:
+        if fold(character, None) != character:
+            raise ValueError("an alphabet must have small letters")
+    return characters
+
+
+def encode_words(words: Iterable[str], characters: str = CHARACTERS) -> np.ndarray:
     """Return the tokens of words, (N, 24) int32, padded after each ``<end>``."""
-    rows = [[*map(_ID_OF.get, fold(word)), END] for word in words]
+    ids = {token: position for position, token in enumerate(tokens_of(characters))}
+    rows = [[*map(ids.get, fold(word, characters)), END] for word in words]
     tokens = np.full((len(rows), STEPS), PAD, np.int32)
-    for row, ids in zip(tokens, rows, strict=True):
-        row[: len(ids)] = ids
+    for row, of_word in zip(tokens, rows, strict=True):
+        row[: len(of_word)] = of_word
     return tokens
 
 
-def decode(tokens: Sequence[int]) -> str:
+def decode(tokens: Sequence[int], characters: str = CHARACTERS) -> str:
     """Return the characters before the first ``<end>``, without special tokens."""
-    characters = itertools.takewhile(lambda token: token != END, map(int, tokens))
-    return "".join(TOKENS[token] for token in characters if token > END)
+    before_end = itertools.takewhile(lambda token: token != END, map(int, tokens))
+    first = len(SPECIAL)
+    return "".join(characters[token - first] for token in before_end if token > END)
 
 
-def read_word_file(path: str | Path) -> list[str]:
+def read_word_file(path: str | Path, characters: str = CHARACTERS) -> list[str]:
     """Return the words of a file in small letters, each once, in its order.
 
     Lines with other characters than letters and digits, or too many of them, are
@@ -100,6 +142,7 @@ def read_word_file(path: str | Path) -> list[str]:
 
     Args:
         path: text in UTF-8, one word a line; empty lines are ignored.
+        characters: the alphabet.
 
     Raises:
         DataError: the file cannot be read, or has no word.
@@ -114,7 +157,7 @@ def read_word_file(path: str | Path) -> list[str]:
         if not line:
             continue
         try:
-            words.append(fold(line))
+            words.append(fold(line, characters))
         except DataError:
             skipped += 1
             first = first or f"line {number}, {quote(line, 40)}"
@@ -167,7 +210,7 @@ def normalise(crops: np.ndarray) -> np.ndarray:
 
 def _require_folded(word: str) -> str:
     """Raise a ValueError unless a word is in the form in which words are compared."""
-    if fold(word) != word:
+    if fold(word, None) != word:
         raise ValueError("`word` must be in small letters")
     return word
 
@@ -196,10 +239,12 @@ class WordData:
     Attributes:
         images: (N, 32, 100) uint8, mapped from the file.
         words: the word of each crop, in small letters.
+        characters: the alphabet.
     """
 
     images: np.ndarray
     words: list[str]
+    characters: str = CHARACTERS
 
     def __len__(self) -> int:
         """Return the number of words."""
@@ -212,19 +257,24 @@ class WordData:
         return digest.hexdigest()
 
     @classmethod
-    def open(cls, folder: str | Path, split: str) -> "WordData":
+    def open(
+        cls, folder: str | Path, split: str, characters: str | None = CHARACTERS
+    ) -> "WordData":
         """Open a split of a prepared folder.
 
         Args:
             folder: the prepared folder.
             split: ``train``, ``val``, ``test``, or ``all`` of them.
+            characters: the alphabet, or None for the characters of all its words.
 
         Raises:
             DataError: a file is absent or damaged, the numbers of crops and words
                 differ, or there are no words of the split.
         """
         folder = Path(folder)
-        rows = _read_manifest(folder / MANIFEST)
+        rows = _read_manifest(folder / MANIFEST, characters)
+        if characters is None:
+            characters = characters_of(row.word for row in rows)
         with reading(folder / IMAGES, DataError, _AGAIN, _ABSENT):
             images = map_array(folder / IMAGES)
             if images.shape[1:] != (HEIGHT, WIDTH) or images.dtype != np.uint8:
@@ -248,12 +298,15 @@ class WordData:
                 f"{folder / MANIFEST}: the rows of {split} must follow each other; "
                 "prepare the words again"
             )
-        return cls(images[first:end], [row.word for row in rows[first:end]])
+        words = [row.word for row in rows[first:end]]
+        return cls(images[first:end], words, characters)
 
 
 def read_split(experiment: AnyExperiment, work: Path, split: str) -> WordData:
     """Return the prepared words of an experiment; see :meth:`WordData.open`."""
-    return WordData.open(work / experiment.data.name, split)
+    data = experiment.data
+    characters = None if data.source == "word_table" else CHARACTERS
+    return WordData.open(work / data.name, split, characters)
 
 
 def write_manifest(folder: Path, rows: Iterable[Word]) -> None:
@@ -268,18 +321,22 @@ def write_manifest(folder: Path, rows: Iterable[Word]) -> None:
             file.write(json.dumps(values) + "\n")
 
 
-def _read_manifest(path: Path) -> list[Word]:
+def _read_manifest(path: Path, characters: str | None) -> list[Word]:
     with reading(path, DataError, _AGAIN, _ABSENT):
         lines = read_text_bytes(path, _MOST_BYTES).splitlines()
     rows = []
     parser = pydantic.TypeAdapter(Word)
     for number, line in enumerate(lines, start=1):
         try:
-            rows.append(parser.validate_json(line))
-        except pydantic.ValidationError as error:
-            first = error.errors()[0]
-            reason = one_line(": ".join(map(str, (*first["loc"], first["msg"]))))
+            row = parser.validate_json(line)
+            fold(row.word, characters)
+        except (pydantic.ValidationError, DataError) as error:
+            reason = one_line(error)
+            if isinstance(error, pydantic.ValidationError):
+                first = error.errors()[0]
+                reason = one_line(": ".join(map(str, (*first["loc"], first["msg"]))))
             raise DataError(
                 f"{path}: line {number}: cannot be read ({reason}); {_AGAIN}"
             ) from None
+        rows.append(row)
     return rows

@@ -37,6 +37,7 @@ from show_attend_tell.models.lstm.attention import attend
 from show_attend_tell.siblings.common.layers import Cell
 from show_attend_tell.siblings.words.data import STEPS, TOKENS
 
+_TOKENS = len(TOKENS)  # of the usual alphabet
 # The layer that receives I.
 _FED = {"rnn1_start": 1, "rnn1": 1, "rnn2": 1, "rnn2_factored": 2}
 
@@ -57,15 +58,17 @@ class WordDecoder(MatrixLayer):
         settings: a :class:`words.settings.ReaderSettings`.
         inputs: C, width of an annotation, or F.
         seed: seed of the initial weights.
+        tokens: K, number of tokens.
     """
 
-    def __init__(self, settings, inputs, seed=0, **kwargs):
+    def __init__(self, settings, inputs, seed=0, tokens=_TOKENS, **kwargs):
         super().__init__(**kwargs)
         self.settings = settings
         self.inputs = inputs
         self.seed = seed
+        self.tokens = tokens
         s = settings
-        K = len(TOKENS)
+        K = tokens
         self._seeds = itertools.count(seed * 1000 + 20, 20)
         self.first = self.second = None
         if s.decoder == "independent":
@@ -108,7 +111,7 @@ class WordDecoder(MatrixLayer):
         """
         if self.settings.decoder == "independent":
             logits = ops.matmul(annotations, self.output_kernel) + self.output_bias
-            projected = ops.reshape(logits, (-1, STEPS, len(TOKENS)))
+            projected = ops.reshape(logits, (-1, STEPS, self.tokens))
         elif self.settings.decoder != "attention":
             projected = ops.matmul(annotations, self.feed)  # (B, F) -> (B, gates)
         elif self.settings.reads_places:
@@ -177,7 +180,7 @@ class WordDecoder(MatrixLayer):
     def _gates_of_first(self, tokens, t, memory):
         """Return the inputs of the first layer for characters (B, T or W) at steps."""
         # A product, because the gradient of `ops.take` is slow under XLA.
-        chosen = ops.one_hot(tokens, len(TOKENS), dtype="float32")
+        chosen = ops.one_hot(tokens, self.tokens, dtype="float32")
         gates = self.first.project(ops.matmul(chosen, self.embedding))
         if self._fed != 1:
             return gates

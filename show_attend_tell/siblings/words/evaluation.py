@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import scipy.stats
@@ -10,8 +11,9 @@ from rapidfuzz.distance import Levenshtein
 from show_attend_tell.config import runs
 from show_attend_tell.config.settings import read_experiment_file
 from show_attend_tell.inference.visualization.attention_figure import save_figure
+from show_attend_tell.runtime.errors import DataError, quote
 from show_attend_tell.siblings.common.evaluation import Measured, Report, evaluate_run
-from show_attend_tell.siblings.words.data import read_split
+from show_attend_tell.siblings.words.data import describe_characters, read_split
 from show_attend_tell.siblings.words.figures import draw_reading
 from show_attend_tell.siblings.words.generation import Lexicon, Searcher
 from show_attend_tell.siblings.words.models import READERS
@@ -20,19 +22,30 @@ from show_attend_tell.siblings.words.reading import best_readings
 DRAWN = 6  # crops whose attention is drawn
 
 
-def measure(run: Measured, beam: int = 1, lexicon: Lexicon | None = None) -> Report:
+def measure(run: Measured, beam: int = 1, lexicon: Path | None = None) -> Report:
     """Measure the word accuracy of a reader, and draw the attention of some words.
 
     Other data and other searches have other files: ``scores-<data>-<split>.json`` for
     words that are not in the folder of the training words, with ``-beam-<n>`` and
-    ``-lexicon`` for another search. The split may be ``train`` or ``all`` too. See
-    :class:`Searcher` for the arguments.
+    ``-lexicon`` for another search. The split may be ``train`` or ``all`` too.
+
+    Args:
+        run: the model and its words.
+        beam: see :class:`Searcher`.
+        lexicon: file of the words that crops may show; any word by default.
+
+    Raises:
+        DataError: a word has a character outside of the model's alphabet, or the
+            lexicon cannot be read.
     """
     name = run.experiment.data.name
     split = run.split
     data = run.data
     trained_on = read_experiment_file(run.folder / runs.SETTINGS).data.name
-    search = Searcher(run.model, beam, lexicon=lexicon)
+    characters = run.model.characters
+    _require_alphabet(data.words, characters, run)
+    words = None if lexicon is None else Lexicon.load(lexicon, characters)
+    search = Searcher(run.model, beam, lexicon=words)
     readings = best_readings(search, data.images)
     how = "greedy" if beam == 1 else f"beam {beam}"
     listed = "without a lexicon"
@@ -59,6 +72,19 @@ def measure(run: Measured, beam: int = 1, lexicon: Lexicon | None = None) -> Rep
 
 
 evaluate = functools.partial(evaluate_run, measure, READERS, read_split)
+
+
+def _require_alphabet(words: Sequence[str], characters: str, run: Measured) -> None:
+    """Raise a DataError if a model cannot write one of the words."""
+    for word in words:
+        odd = [character for character in word if character not in characters]
+        if odd:
+            raise DataError(
+                f"{run.work / run.experiment.data.name}: the word {quote(word)} has "
+                f"{quote(odd[0])}, which is not in the alphabet of "
+                f"{run.folder / runs.MODEL}: {describe_characters(characters)}; "
+                "measure a model that learned these words, or remove the word"
+            )
 
 
 def _describe(scores: dict) -> list[str]:

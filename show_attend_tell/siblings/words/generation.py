@@ -16,16 +16,17 @@ from show_attend_tell.reference.hypotheses import Hypotheses
 from show_attend_tell.runtime.backend import compiled
 from show_attend_tell.runtime.errors import DataError
 from show_attend_tell.siblings.words.data import (
+    CHARACTERS,
     END,
     MAX_LENGTH,
     PAD,
     START,
     STEPS,
-    TOKENS,
     encode_words,
     fold,
     normalise,
     read_word_file,
+    tokens_of,
 )
 from show_attend_tell.siblings.words.model import (
     Reader,
@@ -36,7 +37,6 @@ from show_attend_tell.siblings.words.model import (
 BATCH = 64  # crops per search
 _RULES = {"start_id": START, "end_id": END, "pad_id": PAD, "forbidden": (PAD, START)}
 _RULES |= {"max_words": STEPS}
-_NO_END = np.arange(len(TOKENS)) != END  # (K,)
 
 
 class Lexicon:
@@ -48,21 +48,22 @@ class Lexicon:
 
     Args:
         words: the words, in any case.
+        characters: the alphabet of the reader.
 
     Raises:
         DataError: a word is too long or has unknown characters, or there are no words.
     """
 
-    def __init__(self, words: Sequence[str]):
-        self.words = tuple(dict.fromkeys(map(fold, words)))
+    def __init__(self, words: Sequence[str], characters: str = CHARACTERS):
+        self.words = tuple(dict.fromkeys(fold(word, characters) for word in words))
         if not self.words:
             raise DataError("`lexicon` must have a word or more. Received: none")
         self.digest = hashlib.sha256("\n".join(self.words).encode()).hexdigest()
 
     @classmethod
-    def load(cls, path: Path) -> Self:
+    def load(cls, path: Path, characters: str = CHARACTERS) -> Self:
         """Load a text file, see :func:`words.data.read_word_file`."""
-        return cls(read_word_file(path))
+        return cls(read_word_file(path, characters), characters)
 
     def nearest(self, word: str) -> list[str]:
         """Return the words at the smallest Levenshtein distance from a word.
@@ -95,6 +96,7 @@ class Searcher:
         self.beam = beam
         self.batch = batch
         self.lexicon = lexicon
+        self._not_end = np.arange(len(tokens_of(model.characters))) != END  # (K,)
         # Not with XLA, which computes convolutions more slowly on a CPU.
         self._search = compiled(self._hypotheses, model, xla=False)
         self._score = compiled(self._log_probs, model, xla=False)
@@ -136,7 +138,7 @@ class Searcher:
         words = self.lexicon.nearest(characters)
         if words == [characters]:
             return characters, log_prob
-        log_probs = self.log_probs(crop, encode_words(words))
+        log_probs = self.log_probs(crop, encode_words(words, self.model.characters))
         best = int(log_probs.argmax())
         return words[best], float(log_probs[best])
 
@@ -144,13 +146,14 @@ class Searcher:
         model = self.model
         B = ops.shape(images)[0]
         memory = model.decoder.memory(model.encoder(images))
+        not_end = self._not_end
 
         def step(tokens, state):
             last = ops.expand_dims(ops.equal(state["t"], MAX_LENGTH), -1)  # (B, W, 1)
             logits, state, alpha = model.decoder.step(tokens, state, memory)
             log_probs = ops.log_softmax(logits)
             # Only <end> may follow the longest word; its log p stays the model's.
-            log_probs = ops.where(ops.logical_and(last, _NO_END), -np.inf, log_probs)
+            log_probs = ops.where(ops.logical_and(last, not_end), -np.inf, log_probs)
             extras = {
                 "alpha": alpha,
                 "beta": ops.ones_like(alpha[..., 0]),  # (B, W)

@@ -40,6 +40,7 @@ class CropProblem(StrEnum):
     BAD_LABEL = "label with unknown characters or too many of them"
     UNREADABLE = "crop that cannot be read"
     ABSENT = "missing crop"
+    WITHOUT_WORD = "crop without a word"
 
 
 class Crop(NamedTuple):

@@ -31,6 +31,12 @@ def _prepare_rendered_words(preparation):
     return prepare_rendered_words(preparation)
 
 
+def _prepare_table(preparation):
+    from show_attend_tell.siblings.words.table import prepare_table
+
+    return prepare_table(preparation)
+
+
 def _train(*arguments, **options):
     from show_attend_tell.siblings.words.training import train
 
@@ -40,13 +46,11 @@ def _train(*arguments, **options):
 def _evaluate(experiment, work, runs, split, options) -> list[str]:
     """Measure a reader with each beam width."""
     from show_attend_tell.siblings.words.evaluation import evaluate
-    from show_attend_tell.siblings.words.generation import Lexicon
 
     file = options["lexicon"]
-    lexicon = None if file is None else Lexicon.load(file)
     lines = []
     for beam in options["beams"] or (1,):
-        report = evaluate(experiment, work, runs, split, beam=beam, lexicon=lexicon)
+        report = evaluate(experiment, work, runs, split, beam=beam, lexicon=file)
         lines += report.lines()
     return lines
 
@@ -87,7 +91,11 @@ _READING = Task(
     name="read",
     described="that reads words",
     settings=_settings,
-    prepare={"iiit5k": _prepare_iiit5k, "words": _prepare_rendered_words},
+    prepare={
+        "iiit5k": _prepare_iiit5k,
+        "word_table": _prepare_table,
+        "words": _prepare_rendered_words,
+    },
     train=_train,
     evaluate=_evaluate,
     load_model=_load_model,

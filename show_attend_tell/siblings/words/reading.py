@@ -54,7 +54,7 @@ def best_readings(
     grid = search.model.grid
     readings = []
     for row, crop in enumerate(crops):
-        word = characters = decode(best.tokens[row, 0])
+        word = characters = decode(best.tokens[row, 0], search.model.characters)
         T = len(characters)
         log_prob = float(best.log_probs[row, 0])
         if search.lexicon is not None:

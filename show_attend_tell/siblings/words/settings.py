@@ -20,21 +20,22 @@ from show_attend_tell.config.fields import (
 )
 from show_attend_tell.siblings.common.settings import SiblingTrainingSettings
 
-_VALIDATION = {"words": 2000, "iiit5k": 400}
+_VALIDATION = {"words": 2000, "iiit5k": 400, "word_table": 0}
 _RENDERED = ("count", "fonts", "words", "photos", "seed")  # keys of rendered words
 
 
 @dataclass(frozen=True, config=STRICT)
 class WordSettings:
-    """The words of an experiment: rendered words, or crops of photos.
+    """The words of an experiment: rendered words, crops of photos, or the user's.
 
     Attributes:
         name: subfolder of the work folder that holds the prepared words; experiments
             with the same name share them.
-        source: ``words``, rendered words, or ``iiit5k``, crops of photos.
+        source: ``words``, rendered words; ``iiit5k``, crops of photos; or
+            ``word_table``, the user's crops, whose words decide the alphabet.
         count: number of rendered training words.
         validation: number of validation words; 0 means 2,000 rendered words, or 400 of
-            the training crops.
+            the training crops. A table has splits of its own.
         fonts: folder of font files; by default installed fonts are used.
         words: file of words, one a line; by default an installed list is used.
         photos: folder of photos whose parts become backgrounds.
@@ -42,7 +43,7 @@ class WordSettings:
     """
 
     name: Name
-    source: Literal["words", "iiit5k"]
+    source: Literal["words", "iiit5k", "word_table"]
     count: Annotated[int, Field(ge=1, le=100_000_000)] = 300_000
     validation: Count = 0
     fonts: str = ""
@@ -52,13 +53,13 @@ class WordSettings:
 
     @model_validator(mode="after")
     def _check_source(self):
-        if self.source == "iiit5k":
+        if self.source != "words":
             usual = {field.name: field.default for field in dataclasses.fields(self)}
-            for key in _RENDERED:
+            for key in (*_RENDERED, *["validation"] * (self.source == "word_table")):
                 if getattr(self, key) != usual[key]:
                     raise ValueError(
                         f"{key} must go with source = 'words'. Received: source = "
-                        f"'iiit5k', {key} = {getattr(self, key)!r}; remove it"
+                        f"{self.source!r}, {key} = {getattr(self, key)!r}; remove it"
                     )
         return self
 

@@ -1,5 +1,6 @@
 """Train a reader of words."""
 
+import dataclasses
 import functools
 import itertools
 from typing import NamedTuple
@@ -23,6 +24,7 @@ from show_attend_tell.siblings.words.data import (
     WordData,
     encode_words,
     read_split,
+    tokens_of,
 )
 from show_attend_tell.siblings.words.evaluation import score_words
 from show_attend_tell.siblings.words.figures import draw_reading
@@ -73,13 +75,21 @@ class ReadTask(SiblingTask):
     def __init__(
         self, experiment: ReadExperiment, data: WordData, validation: WordData
     ):
-        super().__init__(experiment, data)
+        super().__init__(experiment, data, characters=data.characters)
         self.data = data
         self.validation = validation
-        self.targets = encode_words(data.words)  # (N, 24)
+        self.targets = encode_words(data.words, data.characters)  # (N, 24)
+        self.monitored = self.monitored | {"words": len(tokens_of(data.characters))}
         self.step = compiled_step(self.model, self.settings)
         self._search = None
         self._readings = []
+
+    @classmethod
+    def fit_data(cls, data: WordData, initial: Reader) -> WordData:
+        """Return the words with the initial model's alphabet, and what it lacks."""
+        known = initial.characters
+        further = [c for c in data.characters if c not in known]
+        return dataclasses.replace(data, characters=known + "".join(further))
 
     def make_batch(self, rows: np.ndarray, seed: list[int]) -> Batch:
         """Return crops with the shortest words first, and their random changes."""

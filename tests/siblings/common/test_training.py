@@ -39,7 +39,6 @@ from show_attend_tell.siblings.digits.ram.models import CLASSIFIERS
 from show_attend_tell.siblings.digits.ram.prediction import Predictor
 from show_attend_tell.siblings.words import evaluation as reading
 from show_attend_tell.siblings.words import training as words
-from show_attend_tell.siblings.words.generation import Lexicon
 from show_attend_tell.siblings.words.models import READERS
 from show_attend_tell.training import tensorboard_log
 
@@ -342,7 +341,8 @@ def test_the_split_and_the_way_to_measure_are_chosen(runs, work, tmp_path):
     arguments = tiny_reader.experiment(), work, runs("words").folder.parent
     with pytest.raises(DataError, match="'train' or 'val'"):
         reading.evaluate(*arguments, split="test")
-    options = {"beam": 2, "lexicon": Lexicon(drawn_words(12, 6, 1)[1])}
+    (tmp_path / "words.txt").write_text("\n".join(drawn_words(12, 6, 1)[1]))
+    options = {"beam": 2, "lexicon": tmp_path / "words.txt"}
     reading.evaluate(*arguments, split="train", **options)
     assert scores_of(runs("words"), "-made-up-train-beam-2-lexicon")["words"] == 40
 

@@ -235,8 +235,8 @@ class WindowClassifier(DigitClassifier):
 
     settings_class = DrawReaderSettings
 
-    def __init__(self, settings, canvas, classes=10, seed=0, **kwargs):
-        super().__init__(settings, canvas, classes, seed, **kwargs)
+    def __init__(self, settings, canvas, classes=10, seed=0, names=(), **kwargs):
+        super().__init__(settings, canvas, classes, seed, names, **kwargs)
         s = self.settings
         self.glimpses = self.settings.steps
         seeds = [int(k) for k in np.random.SeedSequence(seed).generate_state(2) // 2]

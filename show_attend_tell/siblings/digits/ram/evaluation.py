@@ -4,10 +4,13 @@ import functools
 
 import numpy as np
 
+from show_attend_tell.config.runs import MODEL
+from show_attend_tell.runtime.errors import ModelFileError
 from show_attend_tell.siblings.common.evaluation import Measured, Report, evaluate_run
 from show_attend_tell.siblings.digits.data import held_out_pictures, read_split
 from show_attend_tell.siblings.digits.ram.figures import (
     glimpses_of,
+    named,
     save_glimpses,
 )
 from show_attend_tell.siblings.digits.ram.model import RecurrentAttention
@@ -31,9 +34,18 @@ def measure(run: Measured) -> Report:
 
     The scores of a model that stops also have the mean number of glimpses beside each
     error, the share of pictures with each number, and the reward.
+
+    Raises:
+        ModelFileError: the model was trained with other classes.
     """
-    images, labels = held_out_pictures(run.data, run.experiment.data, run.split)
     model = run.model
+    if model.names != run.data.names:
+        raise ModelFileError(
+            f"{run.folder / MODEL}: was trained with other classes than the "
+            f"prepared {run.work / run.experiment.data.name}; prepare its data again, "
+            "or train again with --overwrite"
+        )
+    images, labels = held_out_pictures(run.data, run.experiment.data, run.split)
     predict = Predictor(model)
     figures = []
     look = predict.usual_look
@@ -45,7 +57,9 @@ def measure(run: Measured) -> Report:
         shown = images[:DRAWN]
         seen = predict(shown, look)
         glimpses = glimpses_of(model, shown, seen)
-        figures = save_glimpses(run.folder / "figures", shown, glimpses, seen.classes)
+        figures = save_glimpses(
+            run.folder / "figures", shown, glimpses, named(model, seen.classes)
+        )
     error = float(np.mean(errors))
     measured = _MEASURED[look or ("window" if run.experiment.draw else "whole")]
     scores = {

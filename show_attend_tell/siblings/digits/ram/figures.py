@@ -5,6 +5,7 @@
 top left corner of the picture.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -120,8 +121,13 @@ def glimpses_of(
     return window_glimpses(images, model)
 
 
+def named(model: DigitClassifier, classes: np.ndarray) -> list[str]:
+    """Return the names of classes, (N,)."""
+    return [model.names[k] for k in classes]
+
+
 def save_glimpses(
-    folder: Path, images: np.ndarray, glimpses: Glimpses, classes: np.ndarray
+    folder: Path, images: np.ndarray, glimpses: Glimpses, classes: Sequence[str]
 ) -> list[Path]:
     """Write ``glimpses.png`` and the animation ``glimpses.gif``; return their paths."""
     frames = [
@@ -140,14 +146,14 @@ def save_glimpses(
 def draw_glimpses(
     images: np.ndarray,
     glimpses: Glimpses,
-    classes: np.ndarray,
+    classes: Sequence[str],
     shown: int | None = None,
 ) -> Figure:
     """Draw a row for each picture: the path of glimpses, then each glimpse's view.
 
     The path begins at a filled dot and ends at an open dot. A model that stops before
     the last glimpse leaves the other panels empty; its last view has a frame.
-    ``classes`` are the classes that the model chose, (N,).
+    ``classes`` are the names of the classes that the model chose.
     """
     N, T = glimpses.views.shape[:2]
     shown = T if shown is None else shown

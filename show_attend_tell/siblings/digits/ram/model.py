@@ -97,8 +97,8 @@ class RecurrentAttention(DigitClassifier):
     settings_class = GlimpseSettings
     may_be_new = ("join_zoom", "zoom_hidden", "zoom", "stop_hidden", "stop")
 
-    def __init__(self, settings, canvas, classes=10, seed=0, **kwargs):
-        super().__init__(settings, canvas, classes, seed, **kwargs)
+    def __init__(self, settings, canvas, classes=10, seed=0, names=(), **kwargs):
+        super().__init__(settings, canvas, classes, seed, names, **kwargs)
         self.reach = self.settings.reach or canvas / 2
         self.glimpses = self.settings.glimpses
         self.generator = keras.random.SeedGenerator(seed)

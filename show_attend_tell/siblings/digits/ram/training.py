@@ -11,6 +11,7 @@ from show_attend_tell.siblings.common.training import (
     compile_step,
     train_task,
 )
+from show_attend_tell.siblings.digits.class_folders import Pictures
 from show_attend_tell.siblings.digits.data import (
     CLASSES,
     Digits,
@@ -21,6 +22,7 @@ from show_attend_tell.siblings.digits.data import (
 from show_attend_tell.siblings.digits.ram.figures import (
     draw_glimpses,
     glimpses_of,
+    named,
 )
 from show_attend_tell.siblings.digits.ram.models import CLASSIFIERS
 from show_attend_tell.siblings.digits.ram.prediction import Prediction, Predictor
@@ -32,7 +34,7 @@ DPI = 60  # resolution of that figure, so that a run stays small
 
 
 class ClassificationTask(SiblingTask):
-    """The training of a classifier of digits."""
+    """The training of a classifier of digits, or of the user's pictures."""
 
     other = "other digits"
     models = CLASSIFIERS
@@ -41,11 +43,18 @@ class ClassificationTask(SiblingTask):
         "words": CLASSES,
         "key": "cross_entropy",
         "noun": "cross entropy",
-        "inputs": "digits",
+        "inputs": "pictures",
     }
 
-    def __init__(self, experiment: DigitExperiment, digits: Digits, validation: Digits):
-        super().__init__(experiment, digits)
+    def __init__(
+        self,
+        experiment: DigitExperiment,
+        digits: Digits | Pictures,
+        validation: Digits | Pictures,
+    ):
+        names = digits.names
+        super().__init__(experiment, digits, classes=len(names), names=names)
+        self.monitored = self.monitored | {"words": len(names)}
         self.pictures = held_out_pictures(validation, experiment.data, "val")
         self.digits = digits
 
@@ -60,7 +69,8 @@ class ClassificationTask(SiblingTask):
 
     def make_batch(self, rows: np.ndarray, seed: list[int]) -> Digits:
         """Return new pictures of digits, and their labels."""
-        images, labels = self.digits
+        images = self.digits.images
+        labels = self.digits.labels
         rng = np.random.default_rng(seed)
         pictures = make_pictures(images[rows], images, self.experiment.data, rng)
         return Digits(pictures, labels[rows])
@@ -90,7 +100,7 @@ class ClassificationTask(SiblingTask):
         first = Prediction(*(f if f is None else f[:SHOWN] for f in self._shown))
         images = self.pictures.images[:SHOWN]
         glimpses = glimpses_of(model, images, first)
-        figure = draw_glimpses(images, glimpses, first.classes)
+        figure = draw_glimpses(images, glimpses, named(model, first.classes))
         log.writer.image(step, "glimpses", figure_to_array(figure, DPI))
 
 
