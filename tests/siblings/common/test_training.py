@@ -253,7 +253,7 @@ def test_a_loss_that_is_not_finite_stops_training(work, tmp_path, monkeypatch, n
         yield {"loss": np.nan, key: np.nan}
 
     monkeypatch.setattr(shared.SiblingTask, "updates", updates)
-    inputs = "crops" if name == "words" else "digits"
+    inputs = {"ram": "pictures", "draw": "digits", "words": "crops"}[name]
     with pytest.raises(TrainingError, match=f"the {inputs} may be damaged"):
         go(work, name, tmp_path)
 
