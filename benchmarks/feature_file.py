@@ -1,6 +1,7 @@
 """Write feature files of synthetic photos, of any size, quickly."""
 
 import json
+import zlib
 from pathlib import Path
 
 import h5py
@@ -9,7 +10,7 @@ import numpy as np
 from benchmarks import synthetic
 from benchmarks.sizes import Sizes
 from data_prep.feature_part import COMPRESSION
-from show_attend_tell.data.features import FORMAT
+from show_attend_tell.data.features import FORMAT, index_digest
 
 _TEXT = h5py.string_dtype("utf-8")
 
@@ -49,19 +50,26 @@ def write_feature_file(
             stop = min(start + 64, distinct)
             features[start:stop] = synthetic.features(rng, stop - start, sizes)
         file.flush()
-        if distinct < photos:
-            _repeat(features, distinct)
-        file["image_ids"] = np.asarray(names(photos), _TEXT)
+        ids = names(photos)
+        problems = [""] * photos
+        checksums = _repeat(features, distinct)
+        text = json.dumps(identity(sizes))
+        file.attrs["digest"] = index_digest(text, False, ids, problems, checksums)
+        file["image_ids"] = np.asarray(ids, _TEXT)
         file["written"] = np.ones(photos, bool)
-        file["problems"] = np.asarray([""] * photos, _TEXT)
+        file["problems"] = np.asarray(problems, _TEXT)
+        file["checksums"] = checksums
     return Path(path).stat().st_size
 
 
-def _repeat(features: h5py.Dataset, distinct: int) -> None:
+def _repeat(features: h5py.Dataset, distinct: int) -> np.ndarray:
+    """Fill the rows after the distinct ones; return the checksum of each row."""
     chunks = [features.id.read_direct_chunk((k, 0, 0)) for k in range(distinct)]
     for row in range(distinct, features.shape[0]):
         mask, chunk = chunks[row % distinct]
         features.id.write_direct_chunk((row, 0, 0), chunk, mask)
+    checksums = np.array([zlib.crc32(chunk, mask) for mask, chunk in chunks], np.uint32)
+    return np.resize(checksums, features.shape[0])
 
 
 def identity(sizes: Sizes) -> dict:
