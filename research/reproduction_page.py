@@ -95,7 +95,8 @@ def headline(template: str, results: dict) -> str:
     """Return a text with each ``{ROW|SCORE}`` or ``{ROW|LABEL|SCORE}`` filled in.
 
     A score is that of every run of the row with the label, without intervals, and
-    ``revision`` the revision of these runs. Rows without results are "not measured".
+    ``revision`` the revision of these runs. Rows without results are "not measured",
+    and so is a text of such rows alone.
     """
 
     def filled(match: re.Match) -> str:
@@ -108,6 +109,9 @@ def headline(template: str, results: dict) -> str:
             values = [value_of(score, run) for run in found if score in run["scores"]]
         return ", ".join(dict.fromkeys(values)) or NOT_MEASURED
 
+    fields = list(re.finditer(r"\{([^{}]+)\}", template))
+    if fields and all(filled(field) == NOT_MEASURED for field in fields):
+        return NOT_MEASURED
     return re.sub(r"\{([^{}]+)\}", filled, template)
 
 
