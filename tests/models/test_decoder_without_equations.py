@@ -58,9 +58,9 @@ def model_file(without_equations, tmp_path):
 def test_keras_captions_and_one_line_names_the_file_to_write(model_file, caplog):
     with caplog.at_level(logging.WARNING):
         pipeline = load(model_file)
+    (line,) = caplog.messages
     assert pipeline.engine.is_keras
     assert pipeline.caption(photo_image()).words
-    (line,) = caplog.messages
     assert line.startswith(str(model_file))
     assert "show_attend_tell/reference/lstm.py" in line
     pipeline.save(model_file.with_name("copy.safetensors"))

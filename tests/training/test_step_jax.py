@@ -17,12 +17,12 @@ from tiny_run import experiment
 from tiny_training import go, read_checkpoint
 
 from show_attend_tell.runtime.errors import ConfigError, SetupError, TrainingError
-from show_attend_tell.training import step_jax
 from show_attend_tell.training.maximum_likelihood import Likelihood
 from show_attend_tell.training.optimizer import make_optimizer
 from show_attend_tell.training.workers import Workers
 
 jax = pytest.importorskip("jax", reason="needs the packages of '.[jax]'")
+step_jax = pytest.importorskip("show_attend_tell.training.step_jax")
 pytestmark = pytest.mark.skipif(
     keras.backend.backend() != "jax", reason="`make test-jax` runs it on JAX"
 )
