@@ -36,7 +36,8 @@ GLIMPSES = 6  # of the first model, and at most of those that stop
 FIXED = (1, 2, 3, 4, 6)
 PRICES = (0.003, 0.01, 0.03, 0.1)
 ZOOMED = 0.01  # price of the model that also learns to zoom
-FIRST_EPOCHS, EPOCHS = 12, 6
+FIRST_EPOCHS = 12
+EPOCHS = 6
 # A third of the cost of the experiments' sizes; one glimpse sees 32 of 60 pixels.
 SMALL = {
     "glimpse.patch": 8,

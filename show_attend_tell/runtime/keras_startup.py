@@ -119,7 +119,8 @@ def start_keras() -> None:
             f"the backend {backend}; set KERAS_BACKEND before the first import of Keras"
         )
     for name in ("floatx", "image_data_format"):
-        expected, received = KERAS_SETTINGS[name], getattr(keras.config, name)()
+        expected = KERAS_SETTINGS[name]
+        received = getattr(keras.config, name)()
         if received != expected:
             raise SetupError(
                 f"Keras' {name} must be {expected}. Received: {received}, from "

@@ -6,7 +6,6 @@ from typing import Protocol, Self
 
 import keras
 import numpy as np
-import tensorflow as tf
 
 from show_attend_tell.config import runs
 from show_attend_tell.config.settings import AnyExperiment
@@ -16,6 +15,7 @@ from show_attend_tell.siblings.common.evaluation import ReadSplit
 from show_attend_tell.siblings.common.layers import SiblingModel
 from show_attend_tell.siblings.common.models import TaskModels
 from show_attend_tell.training.loop import Summary, Task, Trainer
+from show_attend_tell.training.step import to_device
 
 _AHEAD = 4  # batches made ahead of training
 
@@ -39,7 +39,7 @@ class SiblingTask(Task):
     Attributes:
         models: the models of the task.
         read_split: reads the prepared data.
-        step: the training step, a ``tf.function`` of these arrays as tensors, which
+        step: the training step, a compiled function of these arrays as tensors, which
             returns values to log.
 
     Args:
@@ -100,7 +100,7 @@ class SiblingTask(Task):
         batches = self.batches(epoch, start)
         numbers = range(start, self.steps)
         for batch in read_ahead(lambda _: next(batches), numbers, _AHEAD):
-            yield self.step(*tf.nest.map_structure(tf.constant, batch))
+            yield self.step(*to_device(batch))
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[tuple]:
         """Yield batches; each depends only on the seed, the epoch and its number."""
@@ -138,24 +138,3 @@ def train_task(
     with runs.lock_run(experiment, runs_folder):
         run = runs.open_run(experiment, runs_folder, resume, overwrite)
         return trainer.run(run, resume, progress)
-
-
-def compile_step(model: keras.Model, values_of: Callable[..., dict], jit_compile: bool):
-    """Return a compiled function of a batch that applies the gradient of its loss.
-
-    Args:
-        model: the model, which is compiled before the first update.
-        values_of: returns ``loss`` and other values to log, from the batch's tensors.
-        jit_compile: whether XLA compiles.
-    """
-    weights = [weight.value for weight in model.trainable_weights]
-
-    def step(*batch):
-        with tf.GradientTape() as tape:
-            values = values_of(*batch)
-        zero = tf.UnconnectedGradients.ZERO  # of weights that no term reaches
-        gradients = tape.gradient(values["loss"], weights, unconnected_gradients=zero)
-        model.optimizer.apply(gradients)
-        return values
-
-    return tf.function(step, autograph=False, jit_compile=jit_compile)

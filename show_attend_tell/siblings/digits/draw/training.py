@@ -8,7 +8,6 @@ from keras import ops
 
 from show_attend_tell.siblings.common.training import (
     SiblingTask,
-    compile_step,
     train_task,
 )
 from show_attend_tell.siblings.digits.data import (
@@ -24,6 +23,7 @@ from show_attend_tell.siblings.digits.draw.figures import canvas_strip, sample_g
 from show_attend_tell.siblings.digits.draw.model import Draw
 from show_attend_tell.siblings.digits.draw.models import GENERATORS
 from show_attend_tell.siblings.digits.settings import GenerationExperiment
+from show_attend_tell.training.step import model_step
 from show_attend_tell.training.tensorboard_log import CurveLog
 
 SHOWN = 4  # validation pictures whose canvases are shown in TensorBoard
@@ -52,7 +52,7 @@ class GenerationTask(SiblingTask):
             pictures = tf.cast(images, "float32") / 255
             return self.model.losses_of(self.model.draw(pictures, noise))
 
-        update = compile_step(self.model, values_of, self.settings.jit_compile)
+        update = model_step(self.model, values_of, self.settings.jit_compile)
 
         @functools.partial(tf.function, autograph=False)
         def step(images):

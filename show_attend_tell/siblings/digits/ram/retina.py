@@ -59,9 +59,10 @@ def see(images, places, cells, scales, reach, zooms=None):
         (B, k, g, g), the smallest patch first.
     """
     _, H, W = images.shape
+    x = places[:, 0]
+    y = places[:, 1]
     patches = []
     for scale in range(scales):
-        x, y = places[:, 0], places[:, 1]
         across = selection_matrix(x, cells, scale, W, reach, zooms)  # (B, g, W)
         down = selection_matrix(y, cells, scale, H, reach, zooms)  # (B, g, H)
         rows = ops.matmul(down, images)  # (B, g, H) x (B, H, W) -> (B, g, W)

@@ -8,7 +8,6 @@ import tensorflow as tf
 from show_attend_tell.inference.visualization.attention_figure import figure_to_array
 from show_attend_tell.siblings.common.training import (
     SiblingTask,
-    compile_step,
     train_task,
 )
 from show_attend_tell.siblings.digits.class_folders import Pictures
@@ -27,6 +26,7 @@ from show_attend_tell.siblings.digits.ram.figures import (
 from show_attend_tell.siblings.digits.ram.models import CLASSIFIERS
 from show_attend_tell.siblings.digits.ram.prediction import Prediction, Predictor
 from show_attend_tell.siblings.digits.settings import DigitExperiment
+from show_attend_tell.training.step import model_step
 from show_attend_tell.training.tensorboard_log import CurveLog
 
 SHOWN = 4  # validation pictures whose glimpses are shown in TensorBoard
@@ -63,7 +63,7 @@ class ClassificationTask(SiblingTask):
             outputs = self.model(pictures, training=True)
             return self.model.losses_of(labels, outputs)
 
-        self.step = compile_step(self.model, values_of, self.settings.jit_compile)
+        self.step = model_step(self.model, values_of, self.settings.jit_compile)
         self._predictor = None
         self._shown = None
 
