@@ -305,6 +305,11 @@ class DecodingSettings:
     validation_beam: Beam = 3
     batch_size: Positive = 64
 
+    @property
+    def words_from_region(self) -> int:
+        """The number of words written from a region."""
+        return self.region_words or self.max_words
+
 
 def static_settings(decoding: DecodingSettings) -> DecodingSettings:
     """Return the settings that are compiled into a search; the others are inputs.

@@ -18,12 +18,12 @@ from show_attend_tell.conversion.faults import conversion_of
 from show_attend_tell.conversion.hdf5_arrays import Hdf5Arrays
 from show_attend_tell.conversion.keras_files import OLD_SCALE, OldModel
 from show_attend_tell.inference.confidence import find_calibration
-from show_attend_tell.reference.captioner import Generator
+from show_attend_tell.reference.captioner import layout
+from show_attend_tell.reference.generator import Generator
 from show_attend_tell.reference.model_file import (
     CONFIDENCE,
     RERANKER,
     Part,
-    layout,
     parse_config,
     read_captioner,
     replace_part,

@@ -32,7 +32,7 @@ from typing import Any
 
 import numpy as np
 
-from show_attend_tell.reference.captioner import Generator
+from show_attend_tell.reference.generator import Generator
 from show_attend_tell.reference.hypotheses import Hypotheses
 from show_attend_tell.reference.model_file import (
     CAPTIONER,

@@ -25,9 +25,9 @@ from show_attend_tell.data.encoder_identity import (
 from show_attend_tell.data.region import cell_shares
 from show_attend_tell.data.vocabulary import START
 from show_attend_tell.inference.result import Caption
-from show_attend_tell.reference.captioner import Generator, load_generator
 from show_attend_tell.reference.encoder import Encoder
 from show_attend_tell.reference.encoder_file import source_md5
+from show_attend_tell.reference.generator import Generator, load_generator
 from show_attend_tell.reference.lstm import region_bias
 from show_attend_tell.reference.parallel import CORES, one_blas_thread
 from show_attend_tell.runtime.errors import CaptionError, ModelFileError, quote

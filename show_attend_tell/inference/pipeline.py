@@ -376,7 +376,7 @@ class CaptioningPipeline:
         """Build the caption of a photo from features (L, D), hypotheses (W, ...)."""
         region_words = None
         if region is not None:
-            region_words = decoding.region_words or decoding.max_words
+            region_words = decoding.words_from_region
         confidence = None
         if self.calibration is not None and region is None:
             batch = _rows(hypotheses, None)  # (W, ...) -> (1, W, ...)
@@ -423,7 +423,7 @@ def load(
     Args:
         model: a ``.safetensors`` file, the folder of a run, an experiment's name, or
             ``shipped``, the default, or ``shipped-lstm`` in the package; several are
-            averaged, see :mod:`reference.captioner`.
+            averaged, see :mod:`reference.generator`.
         encoder_weights: a file, or a name of ``EncoderSettings.weights``; by default
             the weights that the model was trained with. If they came from a file, it
             is looked up in the folder of the model. The packaged weights of VGG16 and

@@ -36,14 +36,9 @@ from show_attend_tell.models.lstm.decoder import LstmDecoder
 from show_attend_tell.models.lstm.hard_attention import HardAttention
 from show_attend_tell.models.pretrained import read_preset, save_preset
 from show_attend_tell.models.transformer.decoder import TransformerDecoder
+from show_attend_tell.reference.captioner import EQUATIONS, layout
 from show_attend_tell.reference.decoder import WeightLayout
-from show_attend_tell.reference.model_file import (
-    EQUATIONS,
-    Part,
-    layout,
-    parse_config,
-    write_captioner,
-)
+from show_attend_tell.reference.model_file import Part, parse_config, write_captioner
 from show_attend_tell.reference.tensor_file import SUFFIX
 
 # The layer of each of config.captioner.DECODERS.
@@ -376,7 +371,7 @@ class Captioner(keras.Model):
         return self.caption_mean(y, words + attention, sample_weight=present)
 
     def generate(self, annotations, decoding=None, seeds=None, regions=None, **options):
-        """Call :meth:`reference.captioner.Generator.generate` with this model alone."""
+        """Call :meth:`reference.generator.Generator.generate` with this model alone."""
         return self.generator.generate(annotations, decoding, seeds, regions, **options)
 
     def get_config(self):

@@ -9,7 +9,7 @@ decoder. To add a decoder:
    ``models.captioner.LAYERS``. It trains then, and Keras captions with it.
 3. To caption without Keras, write its equations in NumPy with the functions of
    ``reference/transformer.py``, and register them in
-   ``reference.model_file.EQUATIONS``.
+   ``reference.captioner.EQUATIONS``.
 4. If it has settings of its own, add their table, as ``transformer`` is, to
    ``config.settings.Experiment``, ``config.captioner.SavedConfig``, the arguments and
    ``get_config`` of ``models.captioner.Captioner``, and ``training.train``.

@@ -16,7 +16,7 @@ from show_attend_tell.data.vocabulary import END, PAD, START, UNKNOWN
 from show_attend_tell.models.decoding.beam import beam_search
 from show_attend_tell.models.decoding.sampling import greedy, sample
 from show_attend_tell.models.lstm.attention import argmax_location, sampled_location
-from show_attend_tell.reference import captioner as reference
+from show_attend_tell.reference import generator as reference
 from show_attend_tell.reference.hypotheses import Hypotheses
 from show_attend_tell.reference.lstm import region_bias
 from show_attend_tell.runtime.backend import compiled
@@ -154,7 +154,7 @@ def _padded(rows, batch_size):
 class Generator(reference.Generator):
     """Generate captions from the annotations of photos, in batches.
 
-    See :class:`reference.captioner.Generator`, whose members are Keras captioners here.
+    See :class:`reference.generator.Generator`, whose members are Keras captioners here.
     """
 
     def __init__(self, *args, **kwargs):
@@ -180,7 +180,7 @@ class Generator(reference.Generator):
         temperature = ops.convert_to_tensor(np.float32(decoding.temperature))
         if regions is not None:
             scores = region_bias(regions, decoding.region_strength)  # (N, L)
-            words = np.int32(decoding.region_words or decoding.max_words)
+            words = np.int32(decoding.words_from_region)
         for start in range(0, N, size):
             rows = slice(start, start + size)
             features, numbers = (_padded(x[rows], size) for x in (annotations, noise))

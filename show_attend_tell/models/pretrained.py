@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 
 from show_attend_tell.config.captioner import DECODERS, SavedConfig
+from show_attend_tell.reference.captioner import Captioner
 from show_attend_tell.reference.decoder import WeightLayout
 from show_attend_tell.reference.model_file import (
     CAPTIONER,
     PARTS,
-    Captioner,
     Part,
     part_of,
     read_captioner,

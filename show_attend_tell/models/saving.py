@@ -6,7 +6,7 @@ from typing import cast
 
 from show_attend_tell.models.captioner import Captioner, layout_of
 from show_attend_tell.models.generator import Generator
-from show_attend_tell.reference import captioner, model_file
+from show_attend_tell.reference import captioner, generator, model_file
 
 
 def load_captioner(path: str | Path) -> Captioner:
@@ -19,7 +19,7 @@ def load_captioner(path: str | Path) -> Captioner:
     return Captioner.from_saved(read_captioner(path))
 
 
-def read_captioner(path: str | Path) -> model_file.Captioner:
+def read_captioner(path: str | Path) -> captioner.Captioner:
     """Read a captioner of any decoder, see :func:`reference.model_file.read_captioner`.
 
     Keras knows the weights of a decoder without equations in NumPy.
@@ -32,8 +32,8 @@ def load_generator(
     mirror: bool = False,
     reranker: str | Path | None = None,
 ) -> Generator:
-    """Load Keras captioners, see :func:`reference.captioner.load_generator`."""
-    generator = captioner.load_generator(
+    """Load Keras captioners, see :func:`reference.generator.load_generator`."""
+    loaded = generator.load_generator(
         files, mirror, reranker, load_captioner, Generator
     )
-    return cast(Generator, generator)  # of the class that it was given
+    return cast(Generator, loaded)  # of the class that it was given

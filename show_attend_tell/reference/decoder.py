@@ -1,7 +1,7 @@
 """Define the functions that the module of a decoder has, and what they exchange.
 
 :mod:`reference.lstm` and :mod:`reference.transformer` are such modules;
-``EQUATIONS`` of :mod:`reference.model_file` lists them. Sizes: L locations, D
+``EQUATIONS`` of :mod:`reference.captioner` lists them. Sizes: L locations, D
 annotation width, K words, W hypotheses of a beam.
 """
 

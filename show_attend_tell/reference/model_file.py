@@ -18,140 +18,21 @@ from typing import Any, NamedTuple
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
-from show_attend_tell.config.captioner import (
-    DECODERS,
-    ModelSettings,
-    SavedConfig,
-    TransformerSettings,
-)
-from show_attend_tell.data.encoder_identity import Identity
-from show_attend_tell.data.vocabulary import Vocabulary
-from show_attend_tell.reference import lstm, transformer
-from show_attend_tell.reference.decoder import (
-    AnyEquations,
-    Choose,
-    NextWord,
-    State,
-    WeightLayout,
-    Weights,
-)
+from show_attend_tell.config.captioner import SavedConfig
+from show_attend_tell.reference.captioner import EQUATIONS, Captioner, layout
+from show_attend_tell.reference.decoder import WeightLayout
 from show_attend_tell.reference.tensor_file import (
     TensorFile,
     faults_described,
     open_tensors,
     write_tensors,
 )
-from show_attend_tell.runtime.errors import (
-    ModelFileError,
-    quote,
-)
+from show_attend_tell.runtime.errors import ModelFileError, quote
 
-# The equations of config.captioner.DECODERS. Keras serves a decoder without.
-EQUATIONS: dict[str, AnyEquations] = {"lstm": lstm, "transformer": transformer}
 CAPTIONER = "Captioner"  # the class of its files
 RERANKER = "reranker"
 CONFIDENCE = "confidence"
 PARTS = (RERANKER, CONFIDENCE)
-
-
-class Captioner:
-    """A captioner as it is saved.
-
-    Args:
-        config: its configuration.
-        encoder_identity: as saved: missing keys are missing.
-        arrays: its weights by name, in the order of Keras; float32.
-    """
-
-    def __init__(
-        self, config: SavedConfig, encoder_identity: Identity, arrays: Weights
-    ):
-        self.config = config
-        self.arrays = arrays
-        self._settings = _settings_of_decoder(config)
-        self.vocabulary = Vocabulary(config.vocabulary)
-        self.settings = config.settings
-        self.transformer = config.transformer
-        self.decoding = config.decoding
-        self.grid = config.grid
-        self.annotation_width = config.annotation_width
-        self.encoder_identity = encoder_identity
-
-    @property
-    def _decoder(self) -> AnyEquations:
-        return EQUATIONS[self.settings.decoder]
-
-    @property
-    def weights(self) -> list[np.ndarray]:
-        """The arrays of the file, in the order of Keras."""
-        return list(self.arrays.values())
-
-    def annotations(self, features: np.ndarray) -> np.ndarray:
-        """Return the scaled annotations of features as stored, (L, D)."""
-        a: np.ndarray = features.astype(np.float32) * self.arrays["annotation_scale"]
-        if not self.settings.attends:  # the mean annotation is the one location
-            a = a.mean(axis=0, keepdims=True)
-        return a
-
-    def _spread(self, alpha: np.ndarray) -> np.ndarray:
-        if self.settings.attends:
-            return alpha
-        L = self.grid[0] * self.grid[1]
-        return alpha * np.full(L, 1 / L, np.float32)  # (..., 1) -> (..., L)
-
-    def read_photo(self, features: np.ndarray) -> Any:
-        """Return what every step reads of a photo, from features (L, D).
-
-        The type is ``Photo`` of the decoder's module.
-        """
-        a = self.annotations(features)
-        return self._decoder.read_photo(self.arrays, self._settings, a, self.grid)
-
-    def attention_heads(
-        self, features: np.ndarray, tokens: np.ndarray, bias: np.ndarray | None = None
-    ) -> np.ndarray | None:
-        """Return the attention of each layer and head at given words.
-
-        Args:
-            features: as stored, (N, L, D).
-            tokens: y_0 .. y_{T-1}, (N, T).
-            bias: (N, T, L), see :func:`reference.lstm.region_bias`, or None.
-
-        Returns:
-            An array (N, layers, H, T, L), or None if the decoder has no heads.
-        """
-        outputs = [
-            self._decoder.read(
-                self.arrays,
-                self._settings,
-                self.annotations(photo),
-                words,
-                self.grid,
-                bias=None if bias is None else bias[k],
-            )
-            for k, (photo, words) in enumerate(zip(features, tokens, strict=True))
-        ]
-        if "heads" not in outputs[0]:
-            return None
-        return np.stack([self._spread(out["heads"]) for out in outputs])
-
-    def start(self, photo: Any) -> State:
-        """Return the decoder's state before the first word."""
-        return self._decoder.start(self.arrays, self._settings, photo)
-
-    def step(
-        self,
-        photo: Any,
-        words: np.ndarray,
-        state: State,
-        choose: Choose | None = None,
-        bias: np.ndarray | float = 0,
-    ) -> NextWord:
-        """Advance hypotheses by one word, see :func:`reference.lstm.step`."""
-        out = self._decoder.step(
-            self.arrays, self._settings, photo, words, state, choose, bias
-        )
-        return out._replace(alpha=self._spread(out.alpha))
 
 
 class Part(NamedTuple):
@@ -169,8 +50,9 @@ def read_captioner(
 
     Args:
         path: the file.
-        layout_of: returns the names and shapes of its weights; :func:`layout` by
-            default. Keras knows those of decoders without equations too.
+        layout_of: returns the names and shapes of its weights, by default
+            :func:`reference.captioner.layout`; that of Keras also knows decoders
+            without equations.
 
     Raises:
         NotImplementedError: by default, if the decoder has no equations.
@@ -197,7 +79,7 @@ def _require_equations(decoder: str, path: Path) -> None:
         raise NotImplementedError(
             f"{path}: its decoder {decoder!r} has no equations in NumPy and needs "
             f"Keras; to caption without, write show_attend_tell/reference/{decoder}.py "
-            "and list it in EQUATIONS of reference/model_file.py"
+            "and list it in EQUATIONS of reference/captioner.py"
         )
 
 
@@ -233,23 +115,6 @@ def model_faults_described(path: str | Path) -> AbstractContextManager[None]:
         remedy="train the experiment again",
         absent="train a run, or name its model.safetensors or a packaged model",
     )
-
-
-def layout(config: SavedConfig) -> list[WeightLayout]:
-    """Return the name and the shape of each weight, in the order of Keras."""
-    weights: list[WeightLayout] = [("annotation_scale", ())]
-    weights += EQUATIONS[config.settings.decoder].layout(
-        _settings_of_decoder(config), len(config.vocabulary), config.annotation_width
-    )
-    if config.settings.attention == "hard":
-        weights.append(("baseline", ()))
-    return weights
-
-
-def _settings_of_decoder(config: SavedConfig) -> ModelSettings | TransformerSettings:
-    table: ModelSettings | TransformerSettings
-    table = getattr(config, DECODERS[config.settings.decoder].table)
-    return table
 
 
 def write_captioner(

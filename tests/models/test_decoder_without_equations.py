@@ -13,7 +13,7 @@ from tiny_pipeline import make_captioner, make_encoder, photo_image
 from show_attend_tell.inference.pipeline import load
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.saving import load_captioner
-from show_attend_tell.reference.model_file import EQUATIONS
+from show_attend_tell.reference.captioner import EQUATIONS
 from show_attend_tell.runtime.errors import ModelFileError
 
 

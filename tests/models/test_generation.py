@@ -12,7 +12,7 @@ from tiny_captioner import PAD, START, UNKNOWN, K, L, write
 from show_attend_tell.models import generator
 from show_attend_tell.models.generator import MANY_PHOTOS
 from show_attend_tell.reference import lstm
-from show_attend_tell.reference.captioner import uniform_noise
+from show_attend_tell.reference.generator import uniform_noise
 
 PHOTOS, WORDS = 5, 4  # of the fixture `photos`, and of `write`
 

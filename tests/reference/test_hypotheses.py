@@ -7,7 +7,7 @@ import tiny_captioner as tiny
 from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.data.noun_phrases import kinds_of
 from show_attend_tell.data.vocabulary import SPECIAL, Vocabulary
-from show_attend_tell.reference.captioner import Generator
+from show_attend_tell.reference.generator import Generator
 from show_attend_tell.reference.hypotheses import Hypotheses, repeated_nouns_last
 
 WORDS = (*SPECIAL, "a", "hat", "and", "man", "red")

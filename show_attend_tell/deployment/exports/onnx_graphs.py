@@ -17,8 +17,8 @@ from show_attend_tell.data.noun_phrases import kinds_of
 from show_attend_tell.deployment.exports.recording import Graph, Recorded
 from show_attend_tell.inference.engine import Engine, load_engine
 from show_attend_tell.reference.beam import log_softmax
+from show_attend_tell.reference.captioner import Captioner
 from show_attend_tell.reference.encoder import BLOCKS, MEAN
-from show_attend_tell.reference.model_file import Captioner
 from show_attend_tell.reference.reranker import Reranker, kernel
 from show_attend_tell.runtime.errors import ModelFileError
 from show_attend_tell.runtime.files import atomic_path

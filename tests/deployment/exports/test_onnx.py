@@ -22,8 +22,8 @@ from show_attend_tell.inference.engine import load_engine
 from show_attend_tell.models.encoder.network import Encoder
 from show_attend_tell.models.pretrained import SHIPPED, shipped_model
 from show_attend_tell.reference.beam import log_softmax
-from show_attend_tell.reference.captioner import Generator
 from show_attend_tell.reference.decoder import NextWord
+from show_attend_tell.reference.generator import Generator
 from show_attend_tell.reference.lstm import argmax_location
 from show_attend_tell.reference.model_file import read_captioner
 from show_attend_tell.reference.reranker import (

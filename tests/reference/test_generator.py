@@ -12,7 +12,7 @@ from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.deployment.exports.half_precision import save_half
 from show_attend_tell.models.generator import Generator
 from show_attend_tell.models.saving import load_captioner
-from show_attend_tell.reference import captioner as reference
+from show_attend_tell.reference import generator as reference
 from show_attend_tell.reference.model_file import read_captioner
 from show_attend_tell.runtime.errors import CaptionError, ConfigError
 
