@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import click
 from show_attend_tell.cli.options import (
     CONTINUES,
     PATH,
+    START_OVER,
     FilesVerb,
     attention_option,
     cluster_options,
@@ -25,7 +26,13 @@ from show_attend_tell.cli.options import (
 from show_attend_tell.runtime.errors import plural
 
 
-@click.command(cls=FilesVerb, interrupted=CONTINUES)
+def _remedy(words: Sequence[str]) -> str:
+    """Return how to continue: only captions in a file outlive an interruption."""
+    has_file = any(word.startswith("--out") for word in words)
+    return CONTINUES if has_file else START_OVER
+
+
+@click.command(cls=FilesVerb, interrupted=_remedy)
 @click.argument("photos", nargs=-1, required=True, type=PATH, metavar="PHOTO...")
 @request_options
 @click.option(
@@ -64,7 +71,8 @@ from show_attend_tell.runtime.errors import plural
 @cluster_options
 @attention_option
 @click.option(
-    *("--format", "formats"),
+    "--format",
+    "formats",
     type=click.Choice(["png", "pdf", "svg"]),
     multiple=True,
     default=("png",),
@@ -83,30 +91,44 @@ from show_attend_tell.runtime.errors import plural
     help="Background of the figures.",
 )
 @page_option
-def caption(photos, request, out, write_metadata, overwrite_metadata, **options):
+def caption(
+    photos,
+    request,
+    out,
+    prune,
+    as_json,
+    exiftool_columns,
+    write_metadata,
+    overwrite_metadata,
+    cluster,
+    workers,
+    attention,
+    formats,
+    heads,
+    theme,
+    page,
+):
     """Generate captions of photos, or of all photos in folders."""
+    prints_details = as_json or attention is not None or page is not None
     if overwrite_metadata and not write_metadata:
         raise click.UsageError("--overwrite-metadata needs --write-metadata.")
-    require_cluster(options["cluster"], options["workers"])
-    as_json, attention, page = (options[n] for n in ("as_json", "attention", "page"))
-    exiftool_columns = options["exiftool_columns"]
-    if options["prune"] and (out is None or options["cluster"] is not None):
+    require_cluster(cluster, workers)
+    if prune and (out is None or cluster is not None):
         raise click.UsageError("--prune needs --out, without --cluster.")
-    printed = as_json or attention is not None or page is not None
-    if options["cluster"] is not None:
-        others = printed or write_metadata or exiftool_columns
+    if cluster is not None:
+        others = prints_details or write_metadata or exiftool_columns
         if out is None or request.region is not None or others:
             raise click.UsageError(
                 "--cluster needs --out FOLDER, and cannot be combined with --json, "
                 "--attention, --html, --region, --write-metadata or --exiftool-columns."
             )
-        _caption_on_cluster(request, photos, out, options)
+        _caption_on_cluster(cluster, workers, request, photos, out)
         return
-    if options["heads"] and attention is None:
+    if heads and attention is None:
         raise click.UsageError("--heads needs --attention DIR.")
     if exiftool_columns and (out is None or out.suffix.lower() != ".csv"):
         raise click.UsageError("--exiftool-columns needs --out FILE.csv.")
-    if out is not None and printed:
+    if out is not None and prints_details:
         raise click.UsageError(
             "--out cannot be combined with --json, --attention or --html."
         )
@@ -126,12 +148,7 @@ def caption(photos, request, out, write_metadata, overwrite_metadata, **options)
     pipeline.decoding(request)  # refuses wrong settings before photos are searched
     writer = None
     if write_metadata:
-        from show_attend_tell.inference.batch import made_by
-        from show_attend_tell.inference.metadata import MetadataWriter
-
-        kept = dataclasses.replace(request, min_confidence=None)  # not in the metadata
-        least = request.least_in_metadata
-        writer = MetadataWriter(made_by(pipeline, kept), overwrite_metadata, least)
+        writer = _metadata_writer(pipeline, request, overwrite_metadata)
     if out is not None:
         from show_attend_tell.inference.batch import caption_into_file
 
@@ -142,16 +159,24 @@ def caption(photos, request, out, write_metadata, overwrite_metadata, **options)
             request,
             exiftool_columns=exiftool_columns,
             metadata=writer,
-            prune=options["prune"],
+            prune=prune,
         )
         failed = print_failures(report.failures)
         click.echo(report.summary())
     else:
         # Captions of an earlier run have no details.
-        if writer and not printed and request.min_confidence is None:
+        if writer and not prints_details and request.min_confidence is None:
             photos = _print_present(writer, photos)
-        results = _results(pipeline, photos, request, writer)
-        failed = _print_captions(pipeline, results, options)
+        failed = _print_captions(
+            pipeline,
+            _results(pipeline, photos, request, writer),
+            as_json=as_json,
+            attention=attention,
+            formats=formats,
+            heads=heads,
+            dark=theme == "dark",
+            page=page,
+        )
     if writer is not None:
         failed |= print_failures(writer.failures)
         click.echo(writer.summary(), err=True)
@@ -159,19 +184,29 @@ def caption(photos, request, out, write_metadata, overwrite_metadata, **options)
         sys.exit(1)
 
 
-def _caption_on_cluster(request, photos, out, options) -> None:
+def _caption_on_cluster(cluster, workers, request, photos, out) -> None:
     """Caption photos into a folder of shards; exit with 1 if a photo has no caption."""
     from show_attend_tell.cluster.captions import caption_on_cluster
 
-    report, rate = caption_on_cluster(
-        options["cluster"], request, photos, out, options["workers"]
-    )
+    report, rate = caption_on_cluster(cluster, request, photos, out, workers)
     failed = print_failures(report.failures)
     click.echo(report.summary())
     if rate:
         click.echo(f"{rate:.2f} photos/s, the start of the workers included")
     if failed:
         sys.exit(1)
+
+
+def _metadata_writer(pipeline, request, overwrite):
+    """Return a MetadataWriter of the captions that a request asks for."""
+    from show_attend_tell.inference.batch import made_by
+    from show_attend_tell.inference.metadata import MetadataWriter
+
+    # A sidecar holds for any --min-confidence, and so does not name it.
+    recorded = dataclasses.replace(request, min_confidence=None)
+    return MetadataWriter(
+        made_by(pipeline, recorded), overwrite, request.min_confidence_in_metadata
+    )
 
 
 def _results(pipeline, photos, request, writer) -> Iterator:
@@ -208,24 +243,32 @@ def _with_progress(results: Iterable, total: int) -> Iterator:
                 bar.refresh()
 
 
-def _print_captions(pipeline, results, options) -> bool:
+def _print_captions(
+    pipeline, results, *, as_json, attention, formats, heads, dark, page
+) -> bool:
     """Print captions, and write figures and a page; return whether a photo failed."""
     from show_attend_tell.inference.visualization.attention_figure import (
         caption_figure,
+        draw_figures,
         heads_figure,
     )
 
-    draw: dict[str, Callable[..., Any]] = {"": caption_figure}
-    if options["heads"]:
-        draw["-heads"] = functools.partial(heads_figure, pipeline.engine)
-    dark = options["theme"] == "dark"
+    if page is not None:
+        from show_attend_tell.inference.visualization.pages import write_attention_page
+
+        results = write_attention_page(results, page)
+    drawn = ((result, []) for result in results)
+    if attention is not None:
+        draw: dict[str, Callable[..., Any]] = {"": caption_figure}
+        if heads:
+            draw["-heads"] = functools.partial(heads_figure, pipeline.engine)
+        drawn = draw_figures(results, attention, draw, formats, dark)
     return print_results(
-        results,
+        drawn,
         lambda caption: caption.sentence + _in_words(caption.confidence),
         "photos not captioned",
-        page=(options["page"],),
-        figures=(options["attention"], draw, options["formats"], dark),
-        as_json=options["as_json"],
+        page,
+        as_json,
     )
 
 
@@ -238,59 +281,46 @@ def _in_words(confidence: float | None) -> str:
 
 
 def print_results(
-    results: Iterable,
-    describe: Callable,
-    fault: str,
-    page: tuple,
-    figures: tuple,
+    drawn: Iterable[tuple[Any, list[Path]]],
+    describe: Callable[[Any], str],
+    failures_noun: str,
+    page: Path | None = None,
     as_json: bool = False,
 ) -> bool:
-    """Print results, and write figures and a page; return whether one is a failure.
+    """Print results as they are generated; return whether one is a failure.
 
     Args:
-        results: results and Failures.
+        drawn: results and Failures, each with the files of its figures.
         describe: returns the text of a result.
-        fault: end of the line that counts several failures.
-        page: the HTML page to write, or None, and what :func:`write_attention_page`
-            takes after it.
-        figures: the folder of figures, or None, and what :func:`draw_figures` takes
-            after it.
+        failures_noun: what the last line counts if several failed, such as ``photos not
+            captioned``.
+        page: the page that was written of these results, or None.
         as_json: whether to print JSON.
     """
     from show_attend_tell.inference.result import Failure, LowConfidence
 
-    if page[0] is not None:
-        from show_attend_tell.inference.visualization.pages import write_attention_page
-
-        results = write_attention_page(results, *page)
-    drawn = ((result, []) for result in results)
-    if figures[0] is not None:
-        from show_attend_tell.inference.visualization.attention_figure import (
-            draw_figures,
-        )
-
-        drawn = draw_figures(results, *figures)
     failures = 0
     left_out = 0
-    for result, files in drawn:
+    for result, figures in drawn:
         if as_json:
             click.echo(json.dumps(result.to_dict()))
         if isinstance(result, Failure):
             print_failures([result])
-            low = isinstance(result, LowConfidence)
-            left_out = left_out + low
-            failures = failures + (not low)
+            if isinstance(result, LowConfidence):
+                left_out += 1
+            else:
+                failures += 1
         elif not as_json:
             click.echo(f"{in_one_line(result.path)}: {describe(result)}")
-        for figure in files:
+        for figure in figures:
             click.echo(f"figure: {in_one_line(figure)}", err=True)
     if left_out:
-        left_out = plural(left_out, "caption")
-        click.echo(f"{left_out} left out for low confidence", err=True)
-    if page[0] is not None:
-        click.echo(f"page: {in_one_line(page[0])}", err=True)
+        counted = plural(left_out, "caption")
+        click.echo(f"{counted} left out for low confidence", err=True)
+    if page is not None:
+        click.echo(f"page: {in_one_line(page)}", err=True)
     if failures > 1:
-        click.echo(f"{failures} {fault}", err=True)
+        click.echo(f"{failures} {failures_noun}", err=True)
     return failures > 0
 
 

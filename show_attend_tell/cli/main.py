@@ -79,19 +79,13 @@ for verb in (caption, compare, convert, demo, doctor, export, download):
 def _exit_interrupted(
     arguments: Sequence[str] | None, terminated: bool, error: BaseException | None
 ) -> None:
-    """Print how to continue the interrupted verb, and exit.
-
-    A note of the interruption is the verb's own account of what there is to continue.
-    """
+    """Print how to continue the interrupted verb, and exit."""
     words = sys.argv[1:] if arguments is None else arguments
     context = click.Context(cli)
     verbs = (cli.get_command(context, word) for word in words)
     verb = next((verb for verb in verbs if isinstance(verb, Verb)), None)
-    remedy = START_OVER if verb is None else verb.interrupted
-    if verb is features and "--overwrite" in words:
-        remedy = "run it again without --overwrite to continue"
-    if verb is caption and not any(word.startswith("--out") for word in words):
-        remedy = START_OVER
+    remedy = START_OVER if verb is None else verb.remedy(words)
+    # A note on the interruption or on its cause knows what there is to continue.
     while error is not None:
         remedy = next(iter(getattr(error, "__notes__", ())), remedy)
         error = error.__cause__

@@ -25,18 +25,25 @@ class Verb(click.Command):
     """A command of the console script.
 
     Args:
-        interrupted: how the user continues after Ctrl-C, printed after "interrupted; ".
+        interrupted: how the user continues after Ctrl-C, printed after "interrupted; ";
+            or a function that returns it for the words of the command line.
         *arguments, **options: of :class:`click.Command`.
     """
 
     def __init__(
         self,
         *arguments,
-        interrupted: str = START_OVER,
+        interrupted: str | Callable[[Sequence[str]], str] = START_OVER,
         **options,
     ):
         super().__init__(*arguments, **options)
-        self.interrupted = interrupted
+        self._interrupted = interrupted
+
+    def remedy(self, words: Sequence[str]) -> str:
+        """Return how the user continues after Ctrl-C."""
+        if callable(self._interrupted):
+            return self._interrupted(words)
+        return self._interrupted
 
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
@@ -61,25 +68,22 @@ PATH = LocalPath(path_type=Path, readable=False)  # unreadable photos are listed
 
 
 class FilesVerb(Verb):
-    """A verb whose arguments are files, also those whose names begin with a dash."""
+    """A verb whose arguments are files, whose names may begin with a dash."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse arguments; the name of a file that is no option is not taken for one.
+        """Parse arguments; ``-dash.jpg`` is a file if it exists and is no option.
 
-        ``caption *.jpg`` passes the name ``-dash.jpg`` as it is.
+        A shell passes that name for ``*.jpg``. As ``./-dash.jpg`` click takes it.
         """
         parameters = self.get_params(ctx)
         options = {name for each in parameters for name in each.opts}
-        files = [
-            os.path.join(os.curdir, argument)
-            if argument.startswith("-")
-            and argument.partition("=")[0] not in options
-            and argument not in ("-", "--")
-            and os.path.lexists(argument)
-            else argument
-            for argument in args
-        ]
-        return super().parse_args(ctx, files)
+        words = []
+        for word in args:
+            is_option = word.partition("=")[0] in options or word in ("-", "--")
+            if word.startswith("-") and not is_option and os.path.lexists(word):
+                word = os.path.join(os.curdir, word)
+            words.append(word)
+        return super().parse_args(ctx, words)
 
 
 def add_options(*options: Callable) -> Callable:
@@ -94,14 +98,16 @@ def add_options(*options: Callable) -> Callable:
 
 
 set_option = click.option(
-    *("--set", "changes"),
+    "--set",
+    "changes",
     multiple=True,
     metavar="TABLE.KEY=VALUE",
     help="Override one setting, such as training.epochs=3; repeatable.",
 )
 experiment_options = add_options(
     click.option(
-        *("--experiment", "-e"),
+        "--experiment",
+        "-e",
         default="scenes",
         metavar="NAME|FILE",
         help="Name of a shipped experiment, or a .toml file.",
@@ -140,7 +146,8 @@ attention_option = click.option(
     help="Write a figure of the attention per word or character into this folder.",
 )
 page_option = click.option(
-    *("--html", "page"),
+    "--html",
+    "page",
     type=PATH,
     metavar="FILE",
     help="Write one HTML page that shows the attention of each word or character.",
@@ -168,7 +175,7 @@ def require_cluster(cluster: str | None, workers: int | None) -> None:
 
 
 def require_tensorflow(cluster: str | None) -> None:
-    """Raise a usage error if a verb that needs TensorFlow for --cluster has another."""
+    """Raise a usage error if --cluster is used with another backend."""
     if cluster is not None and chosen_backend() != "tensorflow":
         raise click.UsageError(
             f"--cluster needs TensorFlow. Received: the backend {chosen_backend()}; "
@@ -207,11 +214,11 @@ def _request_option(request: type, field: dataclasses.Field) -> Callable:
         details["type"] = click.Choice(get_args(kind))
         details |= {"default": field.default, "show_default": True}
     elif kind is int:
-        least = None if option.least is None else int(option.least)
-        most = None if option.most is None else int(option.most)
-        details["type"] = click.IntRange(least, most)
+        lowest = None if option.min is None else int(option.min)
+        highest = None if option.max is None else int(option.max)
+        details["type"] = click.IntRange(lowest, highest)
     elif kind is float:
-        details["type"] = click.FloatRange(option.least, option.most)
+        details["type"] = click.FloatRange(option.min, option.max)
     elif kind is not str:
         details["type"] = PATH
         details["multiple"] = get_origin(kind) is tuple

@@ -1,6 +1,7 @@
 """Define the verbs before training: ``prepare``, ``features`` and ``download``."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -56,7 +57,14 @@ def prepare(experiment, changes, work, data, downloads, on_problem, limit) -> No
     click.echo("\n".join(report.lines()))
 
 
-@click.command(cls=Verb, interrupted=CONTINUES)
+def _remedy_of_features(words: Sequence[str]) -> str:
+    """Return how to continue: features are appended to, unless they are replaced."""
+    if "--overwrite" in words:
+        return "run it again without --overwrite to continue"
+    return CONTINUES
+
+
+@click.command(cls=Verb, interrupted=_remedy_of_features)
 @experiment_options
 @work_option
 @encoder_weights_option

@@ -41,7 +41,7 @@ class BatchReport:
         present: photos captioned by an earlier run.
         failures: photos without a caption, including those left out.
         nouns: a result and its input.
-        left_out: captions of low confidence that a table for exiftool omits.
+        kept_from_exiftool: captions of low confidence that its table omits.
         pruned: rows of deleted photos that were removed.
         gone: rows of deleted photos that remain.
     """
@@ -51,7 +51,7 @@ class BatchReport:
     present: int
     failures: tuple[Failure, ...]
     nouns: tuple[str, str] = ("caption", "photo")
-    left_out: int = 0
+    kept_from_exiftool: int = 0
     pruned: int = 0
     gone: int = 0
 
@@ -65,9 +65,9 @@ class BatchReport:
         low = sum(isinstance(failure, LowConfidence) for failure in self.failures)
         if low:
             parts.append(f"{low} left out for low confidence")
-        if self.left_out:
+        if self.kept_from_exiftool:
             parts.append(
-                f"{self.left_out} kept from exiftool for a confidence below "
+                f"{self.kept_from_exiftool} kept from exiftool for a confidence below "
                 f"{DOUBTFUL:g} (--min-confidence 0 includes all)"
             )
         if len(self.failures) > low:
@@ -147,13 +147,7 @@ def caption_into_file(
             if not isinstance(photo, Failure) and photo in journal
         ]
         if metadata is not None:  # a run may have been interrupted before the metadata
-            shown = bool(present)
-            with progress_bar(len(present), "photo", "metadata", shown=shown) as bar:
-                for photo in present:
-                    if row := journal.row(photo):
-                        metadata.write(photo, row["caption"], row["confidence"])
-                    bar.update()
-
+            _write_metadata(metadata, journal, present)
         results = pipeline.caption_inputs(photos, request, journal.__contains__)
         with progress_bar(len(photos), "photo", "caption", done=len(present)) as bar:
             for result in results:
@@ -169,27 +163,39 @@ def caption_into_file(
         if prune:
             deleted = {photo_key(journal.location(row)) for row in gone}
             rows = [r for r in rows if photo_key(journal.location(r)) not in deleted]
-        least = request.least_in_metadata
+        minimum = request.min_confidence_in_metadata
         if kind == ".csv" and exiftool_columns:
-            atomic_write(out, exiftool_table(rows, least, journal.location))
+            atomic_write(out, exiftool_table(rows, minimum, journal.location))
         elif kind == ".csv":
             atomic_write(out, table(rows, failures))
         elif kind in _GALLERIES:
             write_gallery(out, rows, failures, journal.location)
-        if prune and gone:  # last: until here the table is made from the journal
+        if prune and gone:  # last: a table must not have rows that it lacks
             journal.remove(gone)
-    left_out = 0
+    kept_from_exiftool = 0
     if exiftool_columns:
-        left_out = sum(is_below(row.get("confidence"), least) for row in rows)
+        low = [row for row in rows if is_below(row.get("confidence"), minimum)]
+        kept_from_exiftool = len(low)
     return BatchReport(
         out,
         written=len(photos) - len(present) - len(failures),
         present=len(present),
         failures=tuple(failures),
-        left_out=left_out,
+        kept_from_exiftool=kept_from_exiftool,
         pruned=len(gone) if prune else 0,
         gone=0 if prune else len(gone),
     )
+
+
+def _write_metadata(
+    writer: MetadataWriter, journal: Journal, photos: Sequence[Path]
+) -> None:
+    """Write the captions that a journal has of photos into their metadata."""
+    with progress_bar(len(photos), "photo", "metadata", shown=bool(photos)) as bar:
+        for photo in photos:
+            if row := journal.row(photo):
+                writer.write(photo, row["caption"], row["confidence"])
+            bar.update()
 
 
 def _rows_of_deleted_photos(
@@ -215,20 +221,20 @@ def _rows_of_deleted_photos(
         folders.add(os.path.join(os.path.realpath(folder), ""))
     deleted = []
     for row in journal.rows:
-        place = photo_key(journal.location(row))
-        if place in found or os.path.lexists(place):
+        photo = photo_key(journal.location(row))
+        if photo in found or os.path.lexists(photo):
             continue
-        inside = [folder for folder in folders if place.startswith(folder)]
-        if prune and inside:
-            _require_photos(max(inside, key=len), found)
-        if inside or place in named:
+        around = [folder for folder in folders if photo.startswith(folder)]
+        if prune and around:
+            _require_photos(max(around, key=len), found)  # the innermost
+        if around or photo in named:
             deleted.append(row)
     return deleted
 
 
 def _require_photos(folder: str, found: Iterable[str]) -> None:
     """Raise a CaptionError unless a photo was found in a folder."""
-    if not any(place.startswith(folder) for place in found):
+    if not any(photo.startswith(folder) for photo in found):
         raise CaptionError(
             f"{folder}: --prune must find a photo there. Received: none, though photos "
             "of this folder have captions; connect its drive, or remove the file of "
@@ -237,7 +243,7 @@ def _require_photos(folder: str, found: Iterable[str]) -> None:
 
 
 def distinct_photos(photos: Iterable[Path | Failure]) -> Sequence[Path | Failure]:
-    """Remove photos named twice, by whatever path."""
+    """Return the photos, each once although several paths may name it."""
     distinct: dict[object, Path | Failure] = {}
     for photo in photos:
         key = photo if isinstance(photo, Failure) else photo_key(photo)
@@ -246,27 +252,31 @@ def distinct_photos(photos: Iterable[Path | Failure]) -> Sequence[Path | Failure
 
 
 def made_by(pipeline: CaptioningPipeline, request: CaptionRequest | None = None) -> str:
-    """Return the models and the settings that must not be mixed in one file."""
+    """Return one line that names what captions in one file must have in common.
+
+    These are the models and their settings, such as ``everyday.safetensors
+    0123456789ab, beam 5``.
+    """
     request = request or CaptionRequest()
     decoding = pipeline.decoding(request)
     models = " + ".join(map(file_identity, pipeline.files))
-    how = f"beam {decoding.beam}"
+    line = f"{models}, beam {decoding.beam}"
     if decoding.method == "sample":
-        how = f"words sampled at temperature {decoding.temperature}"
+        line = f"{models}, words sampled at temperature {decoding.temperature}"
     if decoding.locations != "expected":
-        how += f", {decoding.locations}"
+        line += f", {decoding.locations}"
     if is_sampled(decoding):
-        how += f" with seed {decoding.seed}"
+        line += f" with seed {decoding.seed}"
     generator = pipeline.engine.generator
     if generator.mirror:
-        how += ", mirrored photos too"
+        line += ", mirrored photos too"
     reranker = generator.reranker_file(decoding)
     if reranker is not None:
         name = file_identity(reranker)
-        how += f", ranked by {name} with weight {decoding.rerank_weight:g}"
+        line += f", ranked by {name} with weight {decoding.rerank_weight:g}"
     if request.min_confidence:  # 0 leaves out nothing
-        how += f", confidence at least {request.min_confidence:g}"
-    return f"{models}, {how}"
+        line += f", confidence at least {request.min_confidence:g}"
+    return line
 
 
 def file_identity(model: Path) -> str:

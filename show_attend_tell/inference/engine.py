@@ -10,7 +10,7 @@ import logging
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -72,6 +72,14 @@ class PhotoEncoder(Protocol):
 AnyEncoder = TypeVar("AnyEncoder", bound=PhotoEncoder)
 
 
+class HeadAttention(NamedTuple):
+    """The attention of all layers and heads of a Transformer at each word."""
+
+    weights: np.ndarray  # (layers, heads, T, rows, columns), each map of sum 1
+    layer: int  # number, from 1, of the layer of alpha
+    head: int  # number, from 1, of the head of alpha; 0 if alpha is the heads' mean
+
+
 class Engine:
     """An encoder, and the generator of captions from its annotations.
 
@@ -117,14 +125,12 @@ class Engine:
         return self._last_annotations
 
     @one_blas_thread
-    def head_attention(self, caption: Caption) -> tuple[np.ndarray, int, int] | None:
+    def head_attention(self, caption: Caption) -> HeadAttention | None:
         """Compute the attention of all layers and heads at each word of a caption.
 
         The photo is encoded again, and the T words are read together.
 
         Returns:
-            Weights (layers, heads, T, rows, columns), each map of sum 1; the number,
-            from 1, of the layer of alpha; and the number of its head, 0 for the mean.
             None for an ensemble, a decoder without heads, and a caption without words.
         """
         captioner = self.generator.captioner
@@ -138,16 +144,18 @@ class Engine:
         if caption.region is not None:
             shares = cell_shares(caption.region, self.grid)  # (L,)
             decoding = captioner.decoding
-            held = np.arange(T) < (decoding.region_words or decoding.max_words)
+            from_region = np.arange(T) < decoding.words_from_region  # (T,)
             scores = region_bias(shares, decoding.region_strength)  # (L,)
-            bias = np.where(held[:, None], scores, 0).astype(np.float32)[None]
+            bias = np.where(from_region[:, None], scores, 0).astype(np.float32)[None]
         weights = captioner.attention_heads(features, inputs, bias)
         if weights is None:
             return None
         settings = captioner.transformer
         # (1, N, H, T, L) -> (N, H, T, rows, columns)
         weights = weights[0].reshape(*weights.shape[1:4], *self.grid)
-        return weights, settings.alpha_layer or settings.layers, settings.alpha_head
+        return HeadAttention(
+            weights, settings.alpha_layer or settings.layers, settings.alpha_head
+        )
 
 
 def load_engine(
@@ -216,7 +224,7 @@ def matching_encoder(
     generator: Generator,
     file: Path,
     weights: str | Path | None,
-    encoder_of: Callable[[EncoderSettings], AnyEncoder],
+    encoder_class: Callable[[EncoderSettings], AnyEncoder],
 ) -> AnyEncoder:
     """Build the encoder whose annotations a generator reads.
 
@@ -226,7 +234,7 @@ def matching_encoder(
         weights: a file, or a name of ``EncoderSettings.weights``; by default the
             weights that the captioner was trained with, or the packaged ones if they
             are rounded from those. Either is accepted in place of the other.
-        encoder_of: the class of the encoder.
+        encoder_class: the class of the encoder, or what builds one.
 
     Raises:
         CaptionError: the weights are absent, or are not those the captioner was
@@ -247,9 +255,11 @@ def matching_encoder(
     settings["weights"] = str(weights)
     # In bfloat16 38 of 1,000 captions differ from NumPy's, in float32 one.
     settings["precision"] = "float32"
-    encoder = encoder_of(EncoderSettings(**settings))
+    encoder = encoder_class(EncoderSettings(**settings))
     identity = encoder.identity()
     md5 = source_md5(weights) if Path(weights).is_file() else None
+    # Weights that the model accepts in place of its own have another digest; everything
+    # else must be equal.
     if is_accepted(wanted, weights, md5):
         identity["weights_digest"] = wanted["weights_digest"]
     difference = identity_difference(wanted, identity, either=True)

@@ -96,14 +96,14 @@ class Journal:
         self.made_by = made_by
         self._fields = fields
         self._noun = noun
-        taken = CaptionError(
+        busy = CaptionError(
             f"{self.path}: another process is writing it; wait, or name another file"
         )
         with contextlib.ExitStack() as stack:
-            stack.enter_context(locked(f"{self.path}.lock", taken))
+            stack.enter_context(locked(f"{self.path}.lock", busy))
             self.history, self._file = self._open()
             stack.enter_context(self._file)
-            self._opened = stack.pop_all()
+            self._resources = stack.pop_all()  # the lock and the file
         self._rows: dict[str, Row] = {}
         for row in self.history:
             self._rows[photo_key(self.location(row))] = row
@@ -113,7 +113,7 @@ class Journal:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._opened.close()
+        self._resources.close()
 
     @property
     def rows(self) -> list[Row]:
@@ -125,6 +125,8 @@ class Journal:
         path = row["path"]
         if "folder" not in row or os.path.isabs(path):
             return Path(path)
+        # Both the journal and the working folder may have moved since. From the folder
+        # of the run the path stays as the user wrote it, links and all.
         found = os.path.join(self._folder(), row["folder"], path)
         is_here = os.path.normpath(found) == os.path.abspath(path)
         return Path(path) if is_here else Path(os.path.relpath(found))
@@ -149,11 +151,11 @@ class Journal:
             CaptionError: the disk is full; the file ends with the row before these.
         """
         rows = [self._identified(row) for row in rows]
-        left = memoryview("".join(map(row_line, rows)).encode(**ENCODING))
+        rest = memoryview("".join(map(row_line, rows)).encode(**ENCODING))
         size = self._file.tell()
         try:
-            while left:
-                left = left[self._file.write(left) :]
+            while rest:  # an unbuffered file may write a part
+                rest = rest[self._file.write(rest) :]
         except OSError as error:
             self._file.truncate(size)
             raise CaptionError(
@@ -181,7 +183,8 @@ class Journal:
             with atomic_path(self.path) as temporary:
                 temporary.write_bytes(content)
         finally:
-            self._file = self._opened.enter_context(open(self.path, "ab", buffering=0))
+            file = open(self.path, "ab", buffering=0)
+            self._file = self._resources.enter_context(file)
 
     def _folder(self) -> str:
         return os.path.realpath(self.path.absolute().parent)

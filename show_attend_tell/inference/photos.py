@@ -30,7 +30,7 @@ from show_attend_tell.data.preprocessing import (
 from show_attend_tell.runtime.errors import PhotoError, one_line
 from show_attend_tell.runtime.folders import walk_folders
 
-_DIGITS = 16  # hexadecimal, of a photo's SHA-256
+_DIGEST_LENGTH = 16  # hexadecimal digits of a photo's SHA-256 that are kept
 VIEW = 512  # longest side of a displayed photo, in pixels
 
 # One photo; `to_input` describes the kinds.
@@ -59,7 +59,10 @@ class Failure:
 
 
 def photo_key(photo: str | os.PathLike[str]) -> str:
-    """Return what is equal for all paths of a photo: absolute, its folder unlinked."""
+    """Return one key for all paths of a photo: absolute, links to folders resolved.
+
+    A link to the photo itself is another photo.
+    """
     folder, name = os.path.split(os.path.abspath(photo))
     return os.path.join(_real_folder(folder), name)
 
@@ -72,7 +75,7 @@ def describe_file(photo: Path) -> dict[str, int | str]:
     return {
         "bytes": found.st_size,
         "modified": found.st_mtime_ns,
-        "sha256": digest[:_DIGITS],
+        "sha256": digest[:_DIGEST_LENGTH],
     }
 
 
@@ -252,16 +255,13 @@ class OpenedPhoto(NamedTuple):
     size: tuple[int, int]  # width and height of the photo in pixels
 
 
-def open_photo(path: Path, image: Image.Image, side: int, resize: str) -> OpenedPhoto:
-    """Resize an RGB photo, upright; see :func:`data.preprocessing.to_square`."""
-    square = to_square(image, side, resize)
-    return OpenedPhoto(path, square, to_view(image, side, resize, VIEW), image.size)
-
-
 def read_photo(
     photo: Path | NamedPhoto | Failure, side: int, resize: str
 ) -> OpenedPhoto | Failure:
-    """Decode and resize a photo; return a Failure if it cannot be read."""
+    """Decode and resize a photo; return a Failure if it cannot be read.
+
+    ``side`` and ``resize`` are those of :func:`data.preprocessing.to_square`.
+    """
     if isinstance(photo, Failure):
         return photo
     path = photo.path if isinstance(photo, NamedPhoto) else photo
@@ -269,7 +269,9 @@ def read_photo(
         image = photo.load() if isinstance(photo, NamedPhoto) else load_photo(photo)
     except PhotoError as error:
         return Failure(path, str(error))
-    return open_photo(path, image, side, resize)
+    square = to_square(image, side, resize)
+    view = to_view(image, side, resize, VIEW)
+    return OpenedPhoto(path, square, view, image.size)
 
 
 def _from_array(pixels: np.ndarray) -> Image.Image:
@@ -283,12 +285,12 @@ def _from_array(pixels: np.ndarray) -> Image.Image:
             f"{pixels.shape}; convert it, and pass a batch as a list"
         )
     if is_float:
-        least = pixels.min()
-        most = pixels.max()
-        if not (0 <= least and most <= 1):  # NaN is not either
+        low = pixels.min()
+        high = pixels.max()
+        if not (0 <= low and high <= 1):  # refuses NaN too
             raise PhotoError(
                 "floating-point numbers must be from 0 to 1. Received: "
-                f"{least:g} to {most:g}; divide by the white level, or convert levels "
+                f"{low:g} to {high:g}; divide by the white level, or convert levels "
                 "of 0 to 255 by .astype('uint8')"
             )
         pixels = np.rint(pixels.astype(np.float64) * 255).astype(np.uint8)

@@ -44,10 +44,10 @@ from show_attend_tell.inference.request import (
 from show_attend_tell.inference.result import (
     Caption,
     Failure,
+    apply_min_confidence,
     caption_from_hypotheses,
     distinct_samples,
     photo_seeds,
-    unless_doubtful,
 )
 from show_attend_tell.models.pretrained import DEFAULT, NAMES, model_path
 from show_attend_tell.reference.hypotheses import Hypotheses
@@ -79,9 +79,19 @@ class CaptioningPipeline:
         file: Path | tuple[Path, ...] | None = None,
         calibration: Calibration | None = None,
         load_keras: Callable[[], Engine] | None = None,
-        load_again: "Callable[[], CaptioningPipeline] | None" = None,
+        reload: "Callable[[], CaptioningPipeline] | None" = None,
     ):
-        """Join an engine, or a Captioner and its Encoder, with what belongs to it."""
+        """Join an engine, or a Captioner and its Encoder, with what belongs to it.
+
+        Args:
+            engine: an engine, or the captioner or generator of one.
+            encoder: the captioner's encoder; None with an engine.
+            file: see the class.
+            calibration: see the class.
+            load_keras: loads the same models into Keras, for :attr:`captioner` and the
+                like; None if they are Keras' already.
+            reload: loads the pipeline again in another process, for ``pickle``.
+        """
         if isinstance(engine, Engine):
             self.engine = engine
         else:
@@ -91,7 +101,7 @@ class CaptioningPipeline:
         self.file = file
         self.calibration = calibration
         self._load_keras = load_keras
-        self._load_again = load_again
+        self._reload = reload
 
     def __repr__(self) -> str:
         models = " + ".join(file.name for file in self.files) or "models in memory"
@@ -100,12 +110,12 @@ class CaptioningPipeline:
 
     def __reduce__(self) -> tuple[Callable[[], "CaptioningPipeline"], tuple[()]]:
         """Pickle the arguments of :func:`load`; unpickling loads the files again."""
-        if self._load_again is None:
+        if self._reload is None:
             raise TypeError(
                 "only a pipeline of `load` can be pickled, as the paths of its files; "
                 "save the captioner and load it"
             )
-        return self._load_again, ()
+        return self._reload, ()
 
     @functools.cached_property
     def _keras(self) -> Engine:
@@ -238,16 +248,21 @@ class CaptioningPipeline:
         self,
         photos: Sequence[Path | NamedPhoto | Failure],
         request: CaptionRequest | None = None,
-        present: Callable[[object], bool] | None = None,
+        is_done: Callable[[object], bool] | None = None,
         total: int | None = None,
         decoding: DecodingSettings | None = None,
     ) -> Iterator[Caption | Failure]:
         """Yield the captions of photos; failures are passed through.
 
-        A caption's numbers depend, by rounding, on the graph and on the photo's row in
-        its batch. A photo for which `present` is true has no caption, but keeps its
-        row, so that a resumed run writes the same bytes. `total` counts the photos of
-        the whole run. `decoding` is :meth:`decoding` of the request, if it is known.
+        Args:
+            photos: from :func:`inference.photos.to_input`.
+            request: the user's choices; by default the model's own.
+            is_done: whether an earlier run captioned a photo, which is not yielded. It
+                keeps its row in its batch: rounding depends on the row, and so a
+                resumed run writes the same numbers.
+            total: number of photos of the whole run, by default of `photos`. Engines
+                prepare for many.
+            decoding: :meth:`decoding` of the request, if it is known.
         """
         request = request or CaptionRequest()
         self.require_calibration(request)
@@ -262,14 +277,14 @@ class CaptioningPipeline:
 
         def read(start: int) -> list[OpenedPhoto | Failure | None]:
             return [
-                None if present and present(photo) else read_photo(photo, side, resize)
+                None if is_done and is_done(photo) else read_photo(photo, side, resize)
                 for photo in photos[start : start + size]
             ]
 
         for batch in read_ahead(read, range(0, len(photos), size)):
             for result in self._caption_batch(batch, request, decoding, count):
                 if isinstance(result, Caption):
-                    yield unless_doubtful(result, request.min_confidence)
+                    yield apply_min_confidence(result, request.min_confidence)
                 elif result is not None:
                     yield result
 
@@ -326,9 +341,10 @@ class CaptioningPipeline:
         decoding: DecodingSettings,
         count: int,
     ) -> list[Caption | Failure | None]:
-        """Caption photos, a batch at most; None keeps a row empty.
+        """Caption the photos of one batch; None keeps a row empty.
 
         Only one photo may have a region. Each photo has N samples, 1 in a beam search.
+        ``count`` is the number of photos of the whole run.
         """
         results: list[Caption | Failure | None] = [
             photo if isinstance(photo, Failure) else None for photo in photos
@@ -442,37 +458,45 @@ def load(
             damaged.
         SetupError: `model` is omitted, and the package has no model.
     """
-    models = [model] if isinstance(model, str | os.PathLike) else list(model)
-    several = mirror or not isinstance(model, str | os.PathLike)
-    files = [model_path(os.fspath(name), Path(runs)) for name in models]
-    loading = functools.partial(
+    names = [model] if isinstance(model, str | os.PathLike) else list(model)
+    files = [model_path(os.fspath(name), Path(runs)) for name in names]
+    engine_named = functools.partial(
         load_engine,
         files,
         None if encoder_weights is None else os.fspath(encoder_weights),
         mirror,
         None if reranker is None else os.fspath(reranker),
     )
-    loaded = loading(engine)
-    calibration = None if several else find_calibration(loaded.generator, files[0])
-    file = tuple(files) if several else files[0]
-    load_keras = None if loaded.is_keras else functools.partial(loading, "keras")
-    paths = [
+    loaded = engine_named(engine)
+    # A calibration holds for the captions of one model, without a mirror image.
+    alone = isinstance(model, str | os.PathLike) and not mirror
+    calibration = find_calibration(loaded.generator, files[0]) if alone else None
+    # Another process may have another working folder.
+    absolute = [
         name if name in NAMES else os.path.abspath(path)
-        for name, path in zip(models, files, strict=True)
+        for name, path in zip(names, files, strict=True)
     ]
-    load_again = functools.partial(
+    reload = functools.partial(
         load,
-        paths if several else paths[0],
+        absolute[0] if alone else absolute,
         _absolute(encoder_weights),
         mirror=mirror,
         reranker=_absolute(reranker),
         engine=engine,
     )
-    return CaptioningPipeline(loaded, None, file, calibration, load_keras, load_again)
+    return CaptioningPipeline(
+        loaded,
+        file=files[0] if alone else tuple(files),
+        calibration=calibration,
+        load_keras=None
+        if loaded.is_keras
+        else functools.partial(engine_named, "keras"),
+        reload=reload,
+    )
 
 
 def _absolute(file: str | os.PathLike[str] | None) -> str | None:
-    """Return the absolute path of a file; a name that is no file, as it is."""
+    """Return the absolute path of a file; ``none`` and names of weights as they are."""
     if file is None:
         return None
     return os.path.abspath(file) if os.path.exists(file) else os.fspath(file)

@@ -29,15 +29,15 @@ class Option:
         help: help text.
         flag: name on the command line; by default the field's name.
         metavar: name of the value in the help text.
-        least: smallest value on the command line.
-        most: largest value on the command line.
+        min: smallest value on the command line.
+        max: largest value on the command line.
     """
 
     help: str
     flag: str | None = None
     metavar: str | None = None
-    least: float | None = None
-    most: float | None = None
+    min: float | None = None
+    max: float | None = None
 
 
 def _option(help: str, default: Any = None, **details: Any) -> Any:
@@ -95,7 +95,7 @@ class CaptionRequest:
     )
     method: Literal["beam", "sample"] | None = None
     beam: int | None = _option(
-        "Beam width; overrides the model's.", least=1, most=MOST_BEAM
+        "Beam width; overrides the model's.", min=1, max=MOST_BEAM
     )
     temperature: float | None = None
     locations: Literal["expected", "likeliest", "sampled"] | None = _option(
@@ -103,7 +103,7 @@ class CaptionRequest:
         "attention (soft), the one of highest attention, or one sampled (hard).",
     )
     seed: int | None = _option(
-        "Seed of sampled locations; overrides the model's.", least=0
+        "Seed of sampled locations; overrides the model's.", min=0
     )
     region: str | tuple[float, ...] | None = _option(
         "Write the caption from this part of the photo, in pixels of the photo as "
@@ -114,23 +114,23 @@ class CaptionRequest:
         "Leave out captions whose confidence is below P, 0 to 1; 0 lets captions of "
         "any confidence into metadata.",
         metavar="P",
-        least=0,
-        most=1,
+        min=0,
+        max=1,
     )
     samples: int = 1
 
     @property
-    def least_in_metadata(self) -> float:
+    def min_confidence_in_metadata(self) -> float:
         """The lowest confidence of captions that are written into metadata."""
         from show_attend_tell.inference.result import DOUBTFUL  # slow for --help
 
         return DOUBTFUL if self.min_confidence is None else self.min_confidence
 
     def __post_init__(self) -> None:
-        lowest = self.min_confidence
-        if lowest is not None and not 0 <= lowest <= 1:
+        p = self.min_confidence
+        if p is not None and not 0 <= p <= 1:
             raise CaptionError(
-                f"`min_confidence` must be from 0 to 1. Received: {lowest}; choose a "
+                f"`min_confidence` must be from 0 to 1. Received: {p}; choose a "
                 "probability"
             )
         if self.region is not None:

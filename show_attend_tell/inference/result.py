@@ -222,12 +222,14 @@ def caption_from_hypotheses(
     return dataclasses.replace(best, alternatives=tuple(others), confidence=confidence)
 
 
-def unless_doubtful(caption: Caption, least: float | None) -> Caption | Failure:
-    """Return the caption, or a LowConfidence if its confidence is below the least."""
-    if not is_below(caption.confidence, least):
+def apply_min_confidence(
+    caption: Caption, min_confidence: float | None
+) -> Caption | Failure:
+    """Return the caption, or a LowConfidence if its confidence is below the minimum."""
+    if not is_below(caption.confidence, min_confidence):
         return caption
-    figures = confidence_figures(caption.confidence, least or 0)
-    reason = f"left out, its confidence {figures} is below {least:g}"
+    figures = confidence_figures(caption.confidence, min_confidence or 0)
+    reason = f"left out, its confidence {figures} is below {min_confidence:g}"
     return LowConfidence(caption.path, f"{caption.path}: {reason}")
 
 

@@ -17,8 +17,15 @@ from show_attend_tell.inference.xmp import creator_tool
 from show_attend_tell.runtime.errors import CaptionError
 
 _COLUMNS = (
-    *("path", "sentence", "confidence", "confidence_word", "caption", "log_prob"),
-    *("score", "made_by", "error"),
+    "path",
+    "sentence",
+    "confidence",
+    "confidence_word",
+    "caption",
+    "log_prob",
+    "score",
+    "made_by",
+    "error",
 )
 # Columns that `exiftool -csv=FILE PHOTO...` writes into photos.
 _EXIFTOOL_COLUMNS = (
@@ -45,11 +52,11 @@ def table(rows: Iterable[Row], failures: Iterable[Failure] = ()) -> bytes:
     """
     lines = []
     for row in rows:
-        words = {
+        for_people = {
             "sentence": as_sentence(row["caption"]),
             "confidence_word": confidence_word(row.get("confidence")),
         }
-        lines.append({**row, **words})
+        lines.append({**row, **for_people})
     for failure in failures:
         path = str(failure.path)
         error = failure.reason.removeprefix(f"{path}: ")
@@ -87,8 +94,9 @@ def _csv(columns: Sequence[str], lines: Iterable[Row]) -> bytes:
     plain.writerow(columns)
     for line in lines:
         values = [line.get(column) for column in columns]
-        returns = any("\r" in str(value) for value in values)
-        (quoted if returns else plain).writerow(values)
+        has_return = any("\r" in str(value) for value in values)
+        writer = quoted if has_return else plain
+        writer.writerow(values)
     return content.getvalue().encode(**ENCODING)
 
 
@@ -114,6 +122,7 @@ def require_replaceable(path: Path, rows: Sequence[Row]) -> None:
 
 
 def _is_made_from(path: Path, rows: Sequence[Row]) -> bool:
+    """Return whether each line has the name of a row's photo, and its caption."""
     known = set()
     for row in rows:
         name = Path(row["path"]).name
@@ -127,9 +136,10 @@ def _is_made_from(path: Path, rows: Sequence[Row]) -> bool:
             if columns not in _TEXTS:
                 return False
             for line in lines:
-                texts = Path(line[columns[0]]).name, line[_TEXTS[columns]]
+                name = Path(line[columns[0]]).name
+                caption = line[_TEXTS[columns]]
                 is_failure = bool(line.get("error")) and not line["caption"]
-                if texts not in known and not is_failure:
+                if (name, caption) not in known and not is_failure:
                     return False
     except (csv.Error, TypeError, ValueError):
         return False

@@ -15,10 +15,10 @@ from made_up_captions import make_caption
 from show_attend_tell.inference import batch
 from show_attend_tell.inference.journal import ENCODING
 from show_attend_tell.inference.result import (
+    apply_min_confidence,
     as_sentence,
     confidence_figures,
     confidence_word,
-    unless_doubtful,
 )
 
 NAMES = [os.fsdecode(name) + ".png" for name in HOSTILE_NAMES]
@@ -147,6 +147,6 @@ def test_a_confidence_never_contradicts_its_word(confidence, word, figures):
 
 def test_a_confidence_that_is_left_out_is_below_the_limit_that_is_named():
     caption = dataclasses.replace(make_caption(), confidence=0.2996)
-    assert unless_doubtful(caption, 0.299) is caption
-    reason = unless_doubtful(caption, 0.3).reason
+    assert apply_min_confidence(caption, 0.299) is caption
+    reason = apply_min_confidence(caption, 0.3).reason
     assert reason.endswith("left out, its confidence 0.2996 is below 0.3")

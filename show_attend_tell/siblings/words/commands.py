@@ -96,10 +96,20 @@ def _print_words(search, crops, attention, page) -> bool:
         if target is not None:
             require_places(search.model, name)
     results = read_files(search, list(find_photos(crops)))
+    if page is not None:
+        from show_attend_tell.inference.visualization.pages import write_attention_page
+
+        results = write_attention_page(results, page, describe_reading, "character")
+    drawn = ((result, []) for result in results)
+    if attention is not None:
+        from show_attend_tell.inference.visualization.attention_figure import (
+            draw_figures,
+        )
+
+        drawn = draw_figures(results, attention, {"": draw_reading}, ("png",))
     return print_results(
-        results,
+        drawn,
         lambda reading: f"{reading.word} (p {reading.probability:.3f})",
         "crops not read",
-        page=(page, describe_reading, "character"),
-        figures=(attention, {"": draw_reading}, ("png",)),
+        page,
     )
