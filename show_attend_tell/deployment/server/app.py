@@ -71,7 +71,7 @@ def create_app(
 
     Args:
         pipelines: models by the name that the page shows; the first is the default.
-        examples: the pictures that the page offers: title, JPEG file and note of each.
+        examples: (title, bytes of a JPEG, note) of each picture that the page offers.
         queue_limit: requests that may run or wait together; others are refused.
         hosts: accepted values of the header Host. Others are refused, so that a page
             of another site cannot reach the server through another name.
@@ -89,9 +89,11 @@ def create_app(
         dependencies=[Depends(require_known_fields)],
     )
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))
-    most = uploads.MEGABYTES * 4_000_000 // 3 + _FORM_BYTES  # of a photo in base64
-    app.add_middleware(Guard, max_bytes=most, message=uploads.size_message())
-    _add_refusals(app)
+    in_base64 = uploads.MEGABYTES * 4_000_000 // 3  # bytes of the largest photo
+    app.add_middleware(
+        Guard, max_bytes=in_base64 + _FORM_BYTES, message=uploads.size_message()
+    )
+    _add_error_handlers(app)
     pages = _add_tabs(app, tabs, queue)
     missing = [tab for tab in tabs if tab.missing()]
     _add_page(app, pipelines, examples, pages, missing)
@@ -132,7 +134,8 @@ def _add_page(
     async def example(number: int) -> Response:
         if not 0 <= number < len(examples):
             raise HTTPException(404, "no such example")
-        return Response(examples[number][1], media_type="image/jpeg")
+        _, jpeg, _ = examples[number]
+        return Response(jpeg, media_type="image/jpeg")
 
     for tab in pages:  # before /static, which has every other file
         files_of_tab = StaticFiles(directory=str(tab.folder))
@@ -150,7 +153,7 @@ def _add_tabs(app: FastAPI, tabs: Sequence[Tab], queue: RequestQueue) -> dict[Ta
         try:
             router = tab.router(queue)
             if tab.missing():
-                _add_refusal(app, tab, router)
+                _refuse_services(app, tab, router)
                 continue
             html = (tab.folder / "tab.html").read_text(encoding="utf-8")
             app.include_router(router)
@@ -162,8 +165,8 @@ def _add_tabs(app: FastAPI, tabs: Sequence[Tab], queue: RequestQueue) -> dict[Ta
     return pages
 
 
-def _add_refusal(app: FastAPI, tab: Tab, router: APIRouter) -> None:
-    """Let the services of a tab, which cannot run, name the packages they need."""
+def _refuse_services(app: FastAPI, tab: Tab, router: APIRouter) -> None:
+    """Add the services of a tab that cannot run; each names the packages it needs."""
     needed = f"the tab {tab.title} needs {', '.join(tab.missing())}"
     remedy = f"run {tab.remedy}, " if tab.remedy else "install it, "
 
@@ -192,8 +195,8 @@ def _render(pages: Mapping[Tab, str], missing: Sequence[Tab]) -> str:
     return template.render(tabs=list(pages.items()), missing=missing)
 
 
-def _add_refusals(app: FastAPI) -> None:
-    """Return every expected error by :func:`middleware.refusal`."""
+def _add_error_handlers(app: FastAPI) -> None:
+    """Respond to every expected error with :func:`middleware.refusal`."""
 
     @app.exception_handler(ShowAttendTellError)  # of a model that is absent or damaged
     async def on_error(request: Request, error: ShowAttendTellError) -> JSONResponse:

@@ -13,14 +13,14 @@ _FORMS = ("multipart/form-data", "application/x-www-form-urlencoded")
 
 
 async def require_known_fields(request: Request) -> None:
-    """Compare the fields of a request with those that /openapi.json describes.
+    """Compare the fields of a request with the fields in /openapi.json.
 
     Services that it does not describe are left alone: the page, and the protocols of
     photo programs, which send fields of other servers.
 
     Raises:
-        HTTPException: a field is unknown, is repeated, or stands in the address in
-            place of the form or the reverse.
+        HTTPException: a field is unknown, is repeated, or is in the address instead of
+            the form or the other way round.
     """
     schema = request.app.openapi()
     path = schema["paths"].get(request.scope["route"].path_format, {})
@@ -32,11 +32,11 @@ async def require_known_fields(request: Request) -> None:
     ]
     in_form = _form_fields(service, schema)
     sent = [name for name, _ in request.query_params.multi_items()]
-    _require_known(sent, in_address, in_form, ("address", "form"))
+    _require_known(sent, "address", in_address, "form", in_form)
     if in_form:
         form = await request.form()
         sent = [name for name, _ in form.multi_items()]
-        _require_known(sent, in_form, in_address, ("form", "address"))
+        _require_known(sent, "form", in_form, "address", in_address)
 
 
 def _form_fields(service: dict, schema: dict) -> list[str]:
@@ -51,22 +51,20 @@ def _form_fields(service: dict, schema: dict) -> list[str]:
 
 def _require_known(
     sent: Iterable[str],
+    place: str,
     known: list[str],
-    elsewhere: list[str],
-    places: tuple[str, str],
+    other_place: str,
+    known_there: list[str],
 ) -> None:
-    """Raise an HTTPException for the first field that is wrong.
-
-    `places` are those of `known` and of `elsewhere`.
-    """
+    """Raise an HTTPException for the first field that is wrong in its place."""
     for name, count in Counter(sent).items():
-        if name in elsewhere:
+        if name in known_there:
             raise HTTPException(
-                422, f"`{name}` belongs in the {places[1]}, not in the {places[0]}"
+                422, f"`{name}` belongs in the {other_place}, not in the {place}"
             )
         if name not in known:
-            nearest = difflib.get_close_matches(name, known + elsewhere, 1)
-            remedy = f"did you mean `{nearest[0]}`?" if nearest else "remove it"
+            close = difflib.get_close_matches(name, known + known_there, 1)
+            remedy = f"did you mean `{close[0]}`?" if close else "remove it"
             raise HTTPException(
                 422, f"{quote(name)} is no field of this service; {remedy}"
             )

@@ -19,7 +19,7 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
 from show_attend_tell.inference.batch import made_by
-from show_attend_tell.inference.metadata import sidecar_of
+from show_attend_tell.inference.photo_words import sidecar_of
 from show_attend_tell.inference.pipeline import CaptioningPipeline
 from show_attend_tell.inference.result import confidence_word
 from show_attend_tell.inference.xmp import XmpPacket
@@ -27,7 +27,7 @@ from show_attend_tell.runtime.errors import quote
 
 MOST_CAPTIONS = 20_000  # of one request
 _COLUMNS = ("path", "caption", "confidence", "confidence_word", "edited")
-_FIRST_TIME = (1980, 1, 1, 0, 0, 0)  # that ZIP has a number for
+_FIRST_TIME = (1980, 1, 1, 0, 0, 0)  # the earliest that ZIP can store
 _MEDIA = {"csv": "text/csv; charset=utf-8", "xmp": "application/zip"}
 
 
@@ -67,7 +67,6 @@ def add_review(app: FastAPI, pipelines: Mapping[str, CaptioningPipeline]) -> Non
     @app.post("/review", response_class=Response)
     def review(review: Review):
         """Return approved captions as a table, or as XMP sidecars in an archive."""
-        write = {"csv": _table, "xmp": _archive}[review.form]
         _require_distinct(review.captions)
         authors = {}
         for name in {one.model for one in review.captions if not one.edited}:
@@ -76,7 +75,10 @@ def add_review(app: FastAPI, pipelines: Mapping[str, CaptioningPipeline]) -> Non
                     422, f"`model` must be one of {list(pipelines)}. Received: {name!r}"
                 )
             authors[name] = made_by(pipelines[name])
-        content = write(review.captions, authors)
+        if review.form == "csv":
+            content = _table(review.captions)
+        else:
+            content = _archive(review.captions, authors)
         return Response(content, media_type=_MEDIA[review.form])
 
 
@@ -94,13 +96,13 @@ def _require_distinct(captions: list[ApprovedCaption]) -> None:
         seen.add(path)
 
 
-def _table(captions: list[ApprovedCaption], authors: Mapping[str, str]) -> bytes:
+def _table(captions: list[ApprovedCaption]) -> bytes:
     """Return captions as CSV, which Excel reads as UTF-8 by its byte order mark."""
     content = io.StringIO()
     rows = csv.writer(content, lineterminator="\n")
     rows.writerow(_COLUMNS)
     for one in captions:
-        # The confidence is that of the model's words, not of a person's.
+        # The confidence is the model's, about words that are gone.
         confidence = None if one.edited else one.confidence
         word = confidence_word(confidence)
         rows.writerow([one.path, one.sentence, confidence, word, one.edited])

@@ -10,11 +10,11 @@ from show_attend_tell.data.photo_faults import UNREADABLE, describe_fault, pillo
 from show_attend_tell.data.preprocessing import (
     HAS_AVIF,
     LONGEST_SIDE,
-    load_photo,
+    open_photo,
     pillow_warnings_ignored,
+    upright_rgb,
 )
 from show_attend_tell.deployment.server.avif_sizes import avif_sizes
-from show_attend_tell.runtime.errors import PhotoError
 
 FORMATS: tuple[str, ...] = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
 if HAS_AVIF:
@@ -42,11 +42,11 @@ def open_upload(content: bytes) -> Image.Image:
         raise HTTPException(413, size_message())
     try:
         _require_pixels(content)
-        return load_photo(io.BytesIO(content), FORMATS)
+        file = io.BytesIO(content)
+        with pillow_warnings_ignored(), open_photo(file, FORMATS) as image:
+            return upright_rgb(image)
     except UNREADABLE as error:
-        reason = str(error).partition("cannot be read as a photo: ")[2]
-        if not isinstance(error, PhotoError):
-            reason = describe_fault(error, content)
+        reason = describe_fault(error, content)
         raise HTTPException(
             415,
             f"`photo` must be a photo ({', '.join(FORMATS)}) that can be read. "

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hostile_photos import avif, png
 from pictures import image_bytes
-from PIL import Image, PngImagePlugin
+from PIL import Image, PngImagePlugin, TiffImagePlugin
 from refusals import refused
 from served import post, serving_app
 from starlette.exceptions import HTTPException
@@ -61,6 +61,14 @@ def test_other_content_and_bombs_are_refused_before_decoding_in_one_line(
     with refused(HTTPException, message) as caught:
         open_upload(content)
     assert caught.value.status_code == status
+
+
+def test_a_raw_photo_is_refused_as_one():
+    directory = TiffImagePlugin.ImageFileDirectory_v2()
+    directory[50_706] = b"\1\4\0\0"  # DNGVersion
+    reason = r"Received: \d+ bytes, raw photos cannot be read; export it as JPEG"
+    with refused(HTTPException, reason):
+        open_upload(encoded("TIFF", tiffinfo=directory))
 
 
 @pytest.mark.skipif(not HAS_AVIF, reason="this Pillow has no AVIF")
