@@ -14,17 +14,24 @@ import nbformat
 _PREFERRED = ("text/html", "image/jpeg", "image/png", "text/plain")
 
 
-def execute(path: Path) -> None:
-    """Run a notebook in its own folder and write it with its outputs."""
+def run(path: Path) -> nbformat.NotebookNode:
+    """Run a notebook in its own folder, as Jupyter does; return it with its outputs."""
     notebook = nbformat.read(path, as_version=4)
     folder = {"metadata": {"path": str(path.parent)}}
-    nbclient.NotebookClient(
+    # The seconds only guard against hanging: a machine may be busy.
+    client = nbclient.NotebookClient(
         notebook,
-        timeout=900,
-        startup_timeout=300,  # of a kernel beside other programs
+        timeout=900,  # of a cell
+        startup_timeout=300,  # of the kernel
         kernel_name="python3",
         resources=folder,
-    ).execute()
+    )
+    return client.execute()
+
+
+def execute(path: Path) -> None:
+    """Run a notebook and write it with its outputs."""
+    notebook = run(path)
     for cell in notebook.cells:
         cell.metadata = {}
         if cell.cell_type == "code":

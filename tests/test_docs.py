@@ -1,6 +1,7 @@
 """Notebooks hold their outputs; links, site, figure and headers are complete."""
 
 import re
+import runpy
 from pathlib import Path
 
 import nbformat
@@ -46,23 +47,17 @@ def test_notebooks_hold_the_outputs_of_one_run_in_order(path):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)  # longer than the limits of `run`, which name the cell
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 @pytest.mark.filterwarnings("default::DeprecationWarning")
 def test_notebooks_run_to_their_end_with_outputs_of_the_stored_kinds(path, monkeypatch):
-    nbclient = pytest.importorskip("nbclient")
+    pytest.importorskip("nbclient")
+    run = runpy.run_path(str(ROOT / "docs" / "execute_notebook.py"))["run"]
     monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "2")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    notebook = nbformat.read(path, as_version=4)
-    stored = [kinds(cell) for cell in code_cells(notebook)]
-    folder = {"metadata": {"path": str(path.parent)}}  # as Jupyter runs it
-    nbclient.NotebookClient(
-        notebook,
-        timeout=500,
-        startup_timeout=300,  # of a kernel beside other programs
-        kernel_name="python3",
-        resources=folder,
-    ).execute()
-    for cell, kept in zip(code_cells(notebook), stored, strict=True):
+    stored = [kinds(cell) for cell in code_cells(nbformat.read(path, as_version=4))]
+    cells = code_cells(run(path))
+    for cell, kept in zip(cells, stored, strict=True):
         assert kept <= kinds(cell), cell.source
         assert bool(kept) == bool(kinds(cell)), cell.source
 

@@ -20,6 +20,8 @@ _SYSTEM = {
     # A dead node is noticed after two seconds in place of half a minute.
     "health_check_period_ms": 500,
     "health_check_failure_threshold": 4,
+    # Ray's workers give way to other programs, which may starve them (15 by default).
+    "worker_niceness": 0,
     # On a loaded machine a process may need a minute to import Ray.
     "worker_register_timeout_seconds": 300,
     "agent_register_timeout_ms": 300_000,

@@ -15,7 +15,8 @@ from tiny_training import read_checkpoint
 
 from show_attend_tell.config.settings import experiment_to_toml
 
-pytestmark = pytest.mark.slow
+# The time limit guards against processes that wait for each other for ever.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 ROOT = Path(__file__).parents[2]
 
@@ -71,10 +72,10 @@ class Training:
     def _file(self, kind: str, rank: int) -> Path:
         return self.folder / f"{kind}-{rank}.txt"
 
-    def end(self, seconds=240) -> list[tuple[int, str, str]]:
+    def end(self) -> list[tuple[int, str, str]]:
         """Return exit status, output and errors of each process."""
         try:
-            codes = [process.wait(timeout=seconds) for process in self.processes]
+            codes = [process.wait() for process in self.processes]
         finally:
             for process in self.processes:
                 process.kill()

@@ -166,9 +166,8 @@ def test_workers_end_when_their_parent_is_killed(tmp_path):
         stderr=subprocess.DEVNULL,
     )
     try:
-        deadline = time.monotonic() + 60
         while not list(tmp_path.glob("words/.parts-*/*.npz")):
-            assert time.monotonic() < deadline
+            assert process.poll() is None
             time.sleep(0.2)
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
         workers = [int(pid) for pid in children.read_text().split()]
@@ -176,10 +175,8 @@ def test_workers_end_when_their_parent_is_killed(tmp_path):
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()
-    deadline = time.monotonic() + 30
     while any(Path(f"/proc/{pid}").exists() for pid in workers):
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
+        time.sleep(0.2)  # until the time limit of tests
 
 
 @pytest.fixture
