@@ -28,7 +28,7 @@ from show_attend_tell.siblings.words.rendering.prepare import (
 )
 from show_attend_tell.siblings.words.settings import WordSettings
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 
 
 @pytest.fixture(autouse=True)
@@ -159,15 +159,18 @@ if __name__ == "__main__":
 def test_workers_end_when_their_parent_is_killed(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(CODE)
-    path = os.pathsep.join([str(ROOT), str(ROOT / "tests/support")])
-    process = subprocess.Popen(
-        [sys.executable, str(script), str(tmp_path / "words")],
-        env={**os.environ, "PYTHONPATH": path},
-        stderr=subprocess.DEVNULL,
-    )
+    folders = (ROOT, ROOT / "tests/support", ROOT / "tests/siblings/support")
+    path = os.pathsep.join(map(str, folders))
+    errors = tmp_path / "errors.txt"
+    with errors.open("w") as file:
+        process = subprocess.Popen(
+            [sys.executable, str(script), str(tmp_path / "words")],
+            env={**os.environ, "PYTHONPATH": path},
+            stderr=file,
+        )
     try:
         while not list(tmp_path.glob("words/.parts-*/*.npz")):
-            assert process.poll() is None
+            assert process.poll() is None, errors.read_text()
             time.sleep(0.2)
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
         workers = [int(pid) for pid in children.read_text().split()]
