@@ -11,7 +11,7 @@ from show_attend_tell.cli.captioning import (
     task_of_model,
 )
 from show_attend_tell.cli.options import PATH, Verb, encoder_weights_option
-from show_attend_tell.config import MOST_BEAM
+from show_attend_tell.config import MAX_BEAM
 from show_attend_tell.runtime import plugins
 from show_attend_tell.runtime.keras_startup import chosen_backend, start_keras
 
@@ -97,7 +97,7 @@ def _names(models) -> list[str]:
 @encoder_weights_option
 @click.option(
     "--beam",
-    type=click.IntRange(1, MOST_BEAM),
+    type=click.IntRange(1, MAX_BEAM),
     help="Beam width; overrides the model's.",
 )
 @click.option(

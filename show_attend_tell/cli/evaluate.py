@@ -16,7 +16,7 @@ from show_attend_tell.cli.options import (
     runs_option,
     work_option,
 )
-from show_attend_tell.config import MOST_BEAM
+from show_attend_tell.config import MAX_BEAM
 from show_attend_tell.runtime.keras_startup import start_keras
 
 
@@ -43,7 +43,7 @@ class _Evaluate(Verb):
 )
 @click.option(
     *("--beam", "beams"),
-    type=click.IntRange(1, MOST_BEAM),
+    type=click.IntRange(1, MAX_BEAM),
     multiple=True,
     help="Beam width, in place of decoding.beam; repeatable, to compare.",
 )

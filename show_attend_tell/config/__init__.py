@@ -1,3 +1,3 @@
 """Settings of experiments, read from TOML, and run folders."""
 
-MOST_BEAM = 100  # hypotheses of a photo; limits memory
+MAX_BEAM = 100  # hypotheses of a photo; limits memory

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Self, TypeAlia
 from pydantic import FailFast, Field, model_validator
 from pydantic.dataclasses import dataclass
 
-from show_attend_tell.config import MOST_BEAM
+from show_attend_tell.config import MAX_BEAM
 from show_attend_tell.config.fields import (
     STRICT,
     Count,
@@ -22,7 +22,7 @@ from show_attend_tell.config.fields import (
 
 # Limits of memory and time: a model file states these values too.
 ImageSize = Annotated[int, Field(ge=1, le=640)]
-Beam = Annotated[int, Field(ge=1, le=MOST_BEAM)]
+Beam = Annotated[int, Field(ge=1, le=MAX_BEAM)]
 
 
 @dataclass(frozen=True, config=STRICT)

@@ -234,6 +234,7 @@ class Journal:
         return {**row, **checked}
 
     def _malformed(self, received: str) -> CaptionError:
+        # A confidence may be absent.
         required = (k for k, f in self._fields.items() if f is not _finite_or_none)
         return CaptionError(
             f"{self.path}: must be absent, or JSON Lines of this program with "

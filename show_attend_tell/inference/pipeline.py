@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Unpack, cast
 
 import numpy as np
 
-from show_attend_tell.config import MOST_BEAM
+from show_attend_tell.config import MAX_BEAM
 from show_attend_tell.config.captioner import DecodingSettings
 from show_attend_tell.data.preprocessing import Box
 from show_attend_tell.data.region import cell_shares, region_in_view
@@ -166,7 +166,7 @@ class CaptioningPipeline:
         except (TypeError, ValueError):
             raise CaptionError(
                 "`locations` must be expected, likeliest or sampled, `beam` 1 to "
-                f"{MOST_BEAM}, `seed` at least 0 and `temperature` above 0. Received: "
+                f"{MAX_BEAM}, `seed` at least 0 and `temperature` above 0. Received: "
                 f"{values}; correct it"
             ) from None
         if "seed" in changes and not is_sampled(settings):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
-from show_attend_tell.config import MOST_BEAM
+from show_attend_tell.config import MAX_BEAM
 from show_attend_tell.runtime.errors import CaptionError, nearest
 
 if TYPE_CHECKING:  # pydantic is slow for --help
@@ -95,7 +95,7 @@ class CaptionRequest:
     )
     method: Literal["beam", "sample"] | None = None
     beam: int | None = _option(
-        "Beam width; overrides the model's.", min=1, max=MOST_BEAM
+        "Beam width; overrides the model's.", min=1, max=MAX_BEAM
     )
     temperature: float | None = None
     locations: Literal["expected", "likeliest", "sampled"] | None = _option(

@@ -103,7 +103,8 @@ def beam_search(
     """
     W = beam
     powers = np.arange(1, max_words + 1, dtype=np.float32) ** length_normalisation
-    ranking = powers if W > 1 else np.ones_like(powers)  # one place: nothing to rank
+    # A beam of one is greedy: no other caption competes with it by length.
+    ranking = powers if W > 1 else np.ones_like(powers)
     words = np.array([rules.start_id])
     totals = np.zeros(1, np.float32)  # log p of the live hypotheses
     written: Records = {}
@@ -111,7 +112,8 @@ def beam_search(
     for t in range(max_words):
         log_probs, state, extras = rules.call(step, t, words, state)
         candidates = (totals[:, None] + log_probs).ravel()  # (W, K) -> (W K,)
-        index = largest(candidates, 2 * W)  # at most W of them end
+        # At most W of them end, one of each hypothesis, so that W stay live.
+        index = largest(candidates, 2 * W)
         parents, words = np.divmod(index, log_probs.shape[1])  # (2 W,)
         totals = candidates[index]
         new = {"tokens": words, "word_log_probs": log_probs[parents, words]}
@@ -127,8 +129,10 @@ def beam_search(
         words = words[kept]
         written = pick(written, kept)
         state = [pick(arrays, parents[kept]) for arrays in state]
-        reachable = totals[0] / ranking[-1] if len(totals) else -np.inf
-        if (finished[-1].score if len(finished) == W else -np.inf) >= reachable:
+        if not len(totals):
+            break
+        reachable = totals[0] / ranking[-1]
+        if len(finished) == W and finished[-1].score >= reachable:
             break
     captions = finished or [
         _Caption(0, float(total), pick(written, k)) for k, total in enumerate(totals)
@@ -152,11 +156,11 @@ def greedy(
 ) -> Hypotheses:
     """Write the most probable word at every step, of equal ones the smallest id."""
 
-    def choose(t: int, log_probs: np.ndarray) -> np.ndarray:
+    def select_word(t: int, log_probs: np.ndarray) -> np.ndarray:
         index: np.ndarray = log_probs.argmax(axis=-1)
         return index
 
-    return _write(step, state, choose, 1, max_words, rules)
+    return _write(step, state, select_word, 1, max_words, rules)
 
 
 def sample(
@@ -178,30 +182,30 @@ def sample(
     """
     W, T = noise.shape
 
-    def choose(t: int, log_probs: np.ndarray) -> np.ndarray:
+    def select_word(t: int, log_probs: np.ndarray) -> np.ndarray:
         p = softmax(log_probs / np.float32(temperature))  # (W, K)
         return sample_index(p, noise[:, t, None])
 
     state = [pick(arrays, np.zeros(W, int)) for arrays in state]
-    return _write(step, state, choose, W, T, rules)
+    return _write(step, state, select_word, W, T, rules)
 
 
 def _write(
     step: Step,
     state: list[State],
-    choose: Callable[[int, np.ndarray], np.ndarray],
+    select_word: Callable[[int, np.ndarray], np.ndarray],
     W: int,
     T: int,
     rules: Rules,
 ) -> Hypotheses:
-    """Write W captions with the words that `choose` selects from (W, K)."""
+    """Write W captions; ``select_word`` returns their words (W,) from log p (W, K)."""
     words = np.full(W, rules.start_id)
     written: Records = {}
     lengths = np.zeros(W, int)
     finished = np.zeros(W, bool)
     for t in range(T):
         log_probs, state, extras = rules.call(step, t, words, state)
-        words = choose(t, log_probs)  # (W,)
+        words = select_word(t, log_probs)  # (W,)
         new = {"tokens": words, "word_log_probs": log_probs[np.arange(W), words]}
         written = append(written, new | extras)
         lengths += ~finished
@@ -224,10 +228,11 @@ def pick(arrays: Records, index: np.ndarray | int) -> Records:
 
 def append(written: Records, new: Records) -> Records:
     """Return records (W, t, ...) with one more word (W, ...)."""
-    return {
-        name: np.concatenate([*([written[name]] if written else []), x[:, None]], 1)
-        for name, x in new.items()
-    }
+    longer = {}
+    for name, x in new.items():
+        before = [written[name]] if written else []
+        longer[name] = np.concatenate([*before, x[:, None]], axis=1)
+    return longer
 
 
 def _hypotheses(

@@ -12,6 +12,7 @@ That takes a quarter of the multiplications; its kernels G g G^T are computed on
 """
 
 import functools
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -46,8 +47,9 @@ _EPSILON = 1e-3  # added to the variance in Keras' batch normalisation
 # Winograd's kernels take 0.5 s of a core; they save 0.17 s a photo (AVX-512).
 MANY_PHOTOS = 4
 LEAST_CHANNELS = 64  # below which Winograd's transforms cost more than they save
-# Rows of a map, and of tiles, that are computed together and so stay in the cache. Of
-# maps narrower than this the kernels are larger, and each worker reads them once.
+# Of a map wider than this, few rows or rows of tiles are computed together, which stay
+# in the cache. Narrower maps have larger kernels: each worker computes one part of the
+# map, and so reads the kernels once.
 _WIDE = 100
 _ROWS = 4
 _TILE_ROWS = 2
@@ -104,6 +106,12 @@ def layers_until(network: str, last: str) -> list[str]:
     return names[: names.index(last) + 1]
 
 
+def _width_of(layer: str) -> int:
+    """Return the number of channels of a layer of VGG, such as ``block5_conv3``."""
+    block = int(layer.removeprefix("block").partition("_")[0])
+    return WIDTHS[block - 1]
+
+
 def convolve(
     x: np.ndarray,
     kernel: np.ndarray,
@@ -115,7 +123,7 @@ def convolve(
     x = np.pad(x, ((1, 1), (1, 1), (0, 0)))
     kernel = kernel.reshape(3, 3 * C, -1)
     y = np.empty((H, W, kernel.shape[-1]), np.float32)
-    height = _ROWS if W > _WIDE else -(-H // workers.count)
+    height = _ROWS if W > _WIDE else math.ceil(H / workers.count)
 
     def write_rows(top: int) -> None:
         part = y[top : top + height].reshape(-1, y.shape[-1])  # rows of the block
@@ -146,14 +154,14 @@ def convolve_by_winograd(
 ) -> np.ndarray:
     """Compute :func:`convolve` with the kernel of :func:`winograd_kernel`."""
     H, W, C = x.shape
-    # tiles
-    down = -(-H // 4)
-    right = -(-W // 4)
+    # Tiles of 4 x 4 outputs.
+    down = math.ceil(H / 4)
+    right = math.ceil(W / 4)
     rows = 4 * down
     columns = 4 * right
     x = np.pad(x, ((1, 1 + rows - H), (1, 1 + columns - W), (0, 0)))
     result = np.empty((rows, columns, products.shape[-1]), np.float32)
-    height = _TILE_ROWS if W > _WIDE else -(-down // workers.count)
+    height = _TILE_ROWS if W > _WIDE else math.ceil(down / workers.count)
 
     def write_tiles(top: int) -> None:
         part = result[top : top + 4 * height]
@@ -247,7 +255,7 @@ class Encoder:
         else:
             convolutions = [name for name in self.layers if "conv" in name]
             self.weights = {name: weights.layers[name] for name in convolutions}
-            self.width = WIDTHS[int(self.layers[-1][5]) - 1]
+            self.width = _width_of(self.layers[-1])
             halves = len(self.layers) - len(convolutions)
         side = settings.image_size // 2**halves
         self.grid = (side, side)
@@ -308,7 +316,7 @@ class Encoder:
     def identity(self) -> Identity:
         """Return everything that determines the features, as JSON values."""
         settings = self.settings
-        preprocessing = settings.network.lower().replace("scenenet", "none")
+        is_scene_net = settings.network == "SceneNet"
         last = next(reversed(self.weights))
         # A digest takes as long as a third of the convolutions.
         digest = self._digests.get(last) or digests_of(self.weights)[last]
@@ -319,7 +327,7 @@ class Encoder:
             "weights_digest": digest,
             "image_size": settings.image_size,
             "resize": settings.resize,
-            "preprocessing": preprocessing,
+            "preprocessing": "none" if is_scene_net else settings.network.lower(),
             "grid": list(self.grid),
             "width": self.width,
             "precision": "float32",
@@ -374,7 +382,7 @@ def layout(network: str) -> dict[str, list[tuple[str, tuple[int, ...]]]]:
         convolutions = [(f"conv{k}", w) for k, (w, _) in enumerate(SCENE_NET, start=1)]
     else:
         names = layers_until(network, "block5_pool")
-        convolutions = [(n, WIDTHS[int(n[5]) - 1]) for n in names if "conv" in n]
+        convolutions = [(n, _width_of(n)) for n in names if "conv" in n]
     places: dict[str, list[tuple[str, tuple[int, ...]]]] = {}
     width = 3
     for name, wider in convolutions:

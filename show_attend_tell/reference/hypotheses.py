@@ -45,6 +45,11 @@ class Hypotheses(NamedTuple):
         """Return hypotheses whose fields are a function of these."""
         return Hypotheses(*(function(field) for field in self))
 
+    def reordered(self, order: np.ndarray) -> "Hypotheses":
+        """Return the hypotheses of each photo in another order, (B, W) indices."""
+        photos = np.arange(len(order))[:, None]
+        return self.map(lambda field: np.asarray(field)[photos, order])
+
 
 def repeated_nouns_last(hypotheses: Hypotheses, kinds: np.ndarray) -> Hypotheses:
     """Move captions that repeat a noun behind the others of their photo.
@@ -54,16 +59,15 @@ def repeated_nouns_last(hypotheses: Hypotheses, kinds: np.ndarray) -> Hypotheses
         kinds: the kind of each word by its id, (K,), see :mod:`data.noun_phrases`.
 
     Returns:
-        The hypotheses; the order is else as before, and absent captions remain last.
+        The hypotheses, otherwise in the same order; absent captions remain last.
     """
-    places = np.where(hypotheses.lengths > 0, 0, 2)  # (B, W)
-    for row, captions in zip(places, hypotheses.tokens.tolist(), strict=True):
+    # 0 for a caption, 1 for one that repeats a noun, 2 for an absent one.
+    groups = np.where(hypotheses.lengths > 0, 0, 2)  # (B, W)
+    for row, captions in zip(groups, hypotheses.tokens.tolist(), strict=True):
         for w, caption in enumerate(captions):
             words = [word for word in caption if word > END]
             if repeats_noun(words, kinds[words].tolist()):
                 row[w] = 1
-    if not (places == 1).any():
+    if not (groups == 1).any():
         return hypotheses
-    order = np.argsort(places, axis=1, kind="stable")
-    rows = np.arange(len(order))[:, None]
-    return Hypotheses(*(np.asarray(field)[rows, order] for field in hypotheses))
+    return hypotheses.reordered(np.argsort(groups, axis=1, kind="stable"))

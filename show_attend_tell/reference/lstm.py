@@ -72,14 +72,14 @@ def read_photo(
 
 def start(p: Weights, settings: ModelSettings, photo: Photo) -> State:
     """Return c_0 = f_init,c(mean_i a_i) and h_0 = f_init,h(mean_i a_i), (1, n)."""
-    state: State = {}
-    last = settings.init_layers - 1
     mean = photo.a.mean(axis=0, keepdims=True)  # (L, D) -> (1, D)
     if settings.attention == "none":  # the photo is the LSTM's first input
         i, _, o, g = np.split(mean @ p["lstm_z"] + p["lstm_b"], 4, axis=-1)
         c = sigmoid(i) * np.tanh(g)
         return {"h": sigmoid(o) * np.tanh(c), "c": c}
     zero = np.zeros((1, len(p["lstm_h"])), mean.dtype)
+    last = settings.init_layers - 1
+    state: State = {}
     for part in "hc":
         x = mean if settings.init_layers else zero
         for j in range(settings.init_layers):

@@ -103,15 +103,15 @@ class NgramVectors:
 
     @classmethod
     def of_photos(
-        cls, photos: Iterable[Iterable[Sequence[int]]], least: int
+        cls, photos: Iterable[Iterable[Sequence[int]]], min_photos: int
     ) -> "NgramVectors":
-        """Return the n-grams, as ids of words, that at least `least` photos have."""
+        """Return the n-grams, as ids of words, that at least `min_photos` have."""
         count = 0
         photos_with: Counter[Ngram] = Counter()
         for captions in photos:
             count += 1
             photos_with.update({g for words in captions for g in ngrams_of(words)})
-        kept = sorted(ngram for ngram, df in photos_with.items() if df >= least)
+        kept = sorted(ngram for ngram, df in photos_with.items() if df >= min_photos)
         return cls(kept, [math.log(count / photos_with[ngram]) for ngram in kept])
 
     def vector(self, words: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
@@ -179,9 +179,13 @@ class Reranker:
 
     def digest(self) -> str:
         """Return the SHA-256 of its numbers, in hexadecimal."""
-        numbers = self.vectors.idf, self.basis, self.landmarks, self.coefficients
         digest = hashlib.sha256()
-        for array in numbers:
+        for array in (
+            self.vectors.idf,
+            self.basis,
+            self.landmarks,
+            self.coefficients,
+        ):
             digest.update(np.ascontiguousarray(array, np.float32).data)
         return digest.hexdigest()
 
@@ -244,9 +248,8 @@ class Reranker:
         cider = self.expected_ciders(hypotheses.tokens, annotations, regions)
         scores = hypotheses.scores + weight * cider  # (N, W)
         order = np.argsort(-scores, axis=1, kind="stable")
-        rows = np.arange(len(order))[:, None]
         hypotheses = hypotheses._replace(scores=scores.astype(np.float32))
-        return Hypotheses(*(np.asarray(field)[rows, order] for field in hypotheses))
+        return hypotheses.reordered(order)
 
 
 def normalised(x: np.ndarray) -> np.ndarray:
@@ -257,6 +260,7 @@ def normalised(x: np.ndarray) -> np.ndarray:
 
 def kernel(x: np.ndarray, landmarks: np.ndarray, gamma: float) -> np.ndarray:
     """Return exp(-gamma |x - x_j|^2) of rows of length 1, (N, D), (M, D) -> (N, M)."""
+    # |x - x_j|^2 = 2 - 2 x . x_j, which is one matrix product.
     k: np.ndarray = np.exp(2 * gamma * (x @ landmarks.T - 1))
     return k
 

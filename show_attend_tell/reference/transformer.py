@@ -198,9 +198,11 @@ def read_photo(
     return Photo(m, [keys_of(p, name, m, settings.heads) for name in names])
 
 
-def shown(settings: TransformerSettings, weights: Sequence[np.ndarray]) -> np.ndarray:
+def alpha_of(
+    settings: TransformerSettings, weights: Sequence[np.ndarray]
+) -> np.ndarray:
     """Return alpha (R, L) of each layer's (H, R, L): of one head, or their mean."""
-    heads = weights[settings.alpha_layer - 1]
+    heads = weights[settings.alpha_layer - 1]  # 0 is the last layer
     if settings.alpha_head:
         alpha: np.ndarray = heads[settings.alpha_head - 1]
     else:
@@ -275,7 +277,7 @@ def step(
         "values": np.stack(all_values, axis=1),
         "position": state["position"] + 1,
     }
-    alpha = shown(settings, all_weights)  # -> (W, L)
+    alpha = alpha_of(settings, all_weights)  # -> (W, L)
     beta = np.ones(len(x), x.dtype)
     return NextWord(logits_of(p, settings, x), state, alpha, alpha, beta)
 
@@ -318,7 +320,7 @@ def read(
         heads.append(weights)
     return {
         "logits": logits_of(p, settings, x),
-        "alpha": shown(settings, heads),
+        "alpha": alpha_of(settings, heads),
         "beta": np.ones(T),
         "heads": np.array(heads),
     }

@@ -20,13 +20,13 @@ from show_attend_tell.inference.pipeline import CaptioningPipeline
 from show_attend_tell.inference.request import CaptionRequest, is_sampled
 from show_attend_tell.runtime.errors import CaptionError
 
-MAX_BEAM = 10  # unless a model's own beam is wider
+_SERVED_BEAM = 10  # the widest, unless a model's own is wider
 SAMPLES = 5  # captions sampled for a photo: the caption and its alternatives
 
 
 def max_beam(pipelines: Mapping[str, CaptioningPipeline]) -> int:
     """Return the widest beam that a request may ask for."""
-    return max(MAX_BEAM, *(_beam_of(p.decoding()) for p in pipelines.values()))
+    return max(_SERVED_BEAM, *(_beam_of(p.decoding()) for p in pipelines.values()))
 
 
 def _beam_of(decoding: DecodingSettings) -> int:
@@ -37,7 +37,7 @@ def _beam_of(decoding: DecodingSettings) -> int:
 def _decoding_of(
     pipeline: CaptioningPipeline, request: CaptionRequest
 ) -> DecodingSettings:
-    """Return the decoding settings of a request; its seed counts if words are sampled.
+    """Return the decoding settings of a request; a seed without effect is ignored.
 
     Raises:
         HTTPException: the model selects no locations, or has no attention for a region.
@@ -130,7 +130,11 @@ def add_captions(
         content = await photo.read()
         answer = await queue.run(_caption_upload, pipeline, content, request, decoding)
         name = (photo.filename or "photo").encode("utf-8", "replace").decode()
-        return answer | {"model": model, "photo": name, "settings": _used(decoding)}
+        return answer | {
+            "model": model,
+            "photo": name,
+            "settings": _effective(decoding),
+        }
 
 
 def _caption_upload(
@@ -160,7 +164,7 @@ def _caption_upload(
     }
 
 
-def _used(decoding: DecodingSettings) -> dict:
+def _effective(decoding: DecodingSettings) -> dict:
     """Return the settings that this caption depends on."""
     used = {"method": "beam", "beam": _beam_of(decoding)}
     if decoding.method == "sample":

@@ -25,7 +25,7 @@ from show_attend_tell.inference.result import confidence_word
 from show_attend_tell.inference.xmp import XmpPacket
 from show_attend_tell.runtime.errors import quote
 
-MOST_CAPTIONS = 20_000  # of one request
+MAX_CAPTIONS = 20_000  # of one request
 _COLUMNS = ("path", "caption", "confidence", "confidence_word", "edited")
 _FIRST_TIME = (1980, 1, 1, 0, 0, 0)  # the earliest that ZIP can store
 _MEDIA = {"csv": "text/csv; charset=utf-8", "xmp": "application/zip"}
@@ -58,7 +58,7 @@ class Review(pydantic.BaseModel, extra="forbid"):
     """Approved captions, and the form of the file to return."""
 
     form: Literal["csv", "xmp"]
-    captions: list[ApprovedCaption] = pydantic.Field(max_length=MOST_CAPTIONS)
+    captions: list[ApprovedCaption] = pydantic.Field(max_length=MAX_CAPTIONS)
 
 
 def add_review(app: FastAPI, pipelines: Mapping[str, CaptioningPipeline]) -> None:

@@ -5,6 +5,7 @@ a Gaussian, over the photo; bright is where alpha_t is large.
 """
 
 import io
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -42,10 +43,10 @@ VEIL = 0.3  # brightness of a pixel without attention
 GLOW = 0.3  # white mixed into the pixel with most, so that it shows on dark photos too
 DARK = 64  # mean brightness, of 255, below which a photo is lifted under attention
 LIFTED = 100  # to this mean: a usual photo's, so that its veiled parts stay visible
-MOST_LIFT = 8.0
-MOST_COLUMNS = 7
+MAX_LIFT = 8.0
+MAX_COLUMNS = 7
 
-_SUFFIX = 10  # bytes reserved in a file name for the format
+_SUFFIX_BYTES = 10  # reserved in a file name for the format
 # inches
 _PANEL = 1.75
 _TEXT = 0.5
@@ -118,11 +119,17 @@ def attention_figure(
     ground, ink, faint = _INKS[dark]
     wide, high = _photo_size(pixels, _PANEL)
     note = region_note(region_words, T)
-    slot = (_PANEL + _MARGIN, high + _TEXT)
-    rest = (_MARGIN, _MARGIN + (_NOTE if note else 0))
-    first = (_MARGIN + (_PANEL - wide) / 2, _MARGIN)
-    in_row = -(-(T + 1) // -(-(T + 1) // MOST_COLUMNS))  # as many in each row
-    figure, panels = _panels(T + 1, in_row, (wide, high), slot, first, rest, region)
+    count = T + 1  # with the photo itself
+    lines = math.ceil(count / MAX_COLUMNS)
+    figure, panels = _panels(
+        count,
+        columns=math.ceil(count / lines),  # rather than a short last line
+        size=(wide, high),
+        pitch=(_PANEL + _MARGIN, high + _TEXT),
+        origin=(_MARGIN + (_PANEL - wide) / 2, _MARGIN),
+        margins=(_MARGIN, _MARGIN + (_NOTE if note else 0)),
+        region=region,
+    )
     figure.set_facecolor(ground)
     _write_note(figure, note, faint)
     _show(panels[0], pixels)
@@ -156,8 +163,7 @@ def heads_figure(
     attention = engine.head_attention(caption)
     if attention is None:
         return None
-    weights, layer, head = attention
-    rows = head_rows(weights, layer, head)
+    rows = head_rows(attention.weights, attention.layer, attention.head)
     return maps_figure(
         caption.view, caption.words, rows, dark, caption.region, caption.region_words
     )
@@ -173,15 +179,14 @@ def head_rows(
         layer: number, from 1, of the layer whose heads are drawn.
         head: number, from 1, of the head that is alpha; 0 if alpha is their mean.
     """
-    rows = [
-        (f"layer {layer}\nhead {j + 1}" + " (α)" * (j + 1 == head), maps)
-        for j, maps in enumerate(weights[layer - 1])
-    ]
-    means = (
-        (f"layer {k}\nmean" + " (α)" * (k == layer and not head), maps.mean(axis=0))
-        for k, maps in enumerate(weights, start=1)
-    )
-    return [*rows, *means]
+    rows = []
+    for j, maps in enumerate(weights[layer - 1], start=1):
+        mark = " (α)" if j == head else ""
+        rows.append((f"layer {layer}\nhead {j}{mark}", maps))
+    for k, heads in enumerate(weights, start=1):
+        mark = " (α)" if k == layer and head == 0 else ""
+        rows.append((f"layer {k}\nmean{mark}", heads.mean(axis=0)))
+    return rows
 
 
 def maps_figure(
@@ -203,10 +208,15 @@ def maps_figure(
     wide, high = _photo_size(pixels, _HEAD_PANEL)
     T = len(words)
     note = region_note(region_words, T)
-    slot = (wide + _GAP, max(high, _LOWEST) + _GAP)
-    first = (_LABEL, _TITLE)
-    rest = (_LABEL + _GAP, _TITLE + _GAP + (_NOTE if note else 0))
-    figure, panels = _panels(len(rows) * T, T, (wide, high), slot, first, rest, region)
+    figure, panels = _panels(
+        len(rows) * T,
+        columns=T,
+        size=(wide, high),
+        pitch=(wide + _GAP, max(high, _LOWEST) + _GAP),
+        origin=(_LABEL, _TITLE),
+        margins=(_LABEL + _GAP, _TITLE + _GAP + (_NOTE if note else 0)),
+        region=region,
+    )
     figure.set_facecolor(ground)
     _write_note(figure, note, faint)
     left = _BESIDE | {"ha": "right", "va": "center", "fontsize": 7.5}
@@ -281,7 +291,7 @@ def lift_of(pixels: np.ndarray) -> float:
         pixels: (H, W, 3) uint8.
     """
     mean = float(np.asarray(Image.fromarray(pixels).convert("L")).mean())
-    return 1.0 if mean >= DARK else min(MOST_LIFT, LIFTED / max(mean, 1))
+    return 1.0 if mean >= DARK else min(MAX_LIFT, LIFTED / max(mean, 1))
 
 
 def overlay(pixels: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -380,6 +390,7 @@ def draw_figures(
             name = result.path.stem
             for suffix, function in draw.items():
                 if figure := function(result, dark):
+                    # From the name before, so that they share a number: a-2, a-2-heads.
                     name = _free_name(f"{name}{suffix}", taken)
                     files += save_figure(figure, Path(folder) / name, formats)
         yield result, files
@@ -390,12 +401,12 @@ def _free_name(stem: str, taken: set[str]) -> str:
 
     A stem that leaves no room for the number and the suffix is cut.
     """
-    name = _cut(stem, LONGEST_NAME - _SUFFIX)
+    name = _cut(stem, LONGEST_NAME - _SUFFIX_BYTES)
     count = 1
     while name.lower() in taken:
         count += 1
         number = f"-{count}"
-        name = _cut(stem, LONGEST_NAME - _SUFFIX - len(number)) + number
+        name = _cut(stem, LONGEST_NAME - _SUFFIX_BYTES - len(number)) + number
     taken.add(name.lower())
     return name
 
@@ -417,10 +428,10 @@ def _photo_size(pixels: np.ndarray, panel: float) -> Pair:
 def _panels(
     count: int,
     columns: int,
-    photo: Pair,
-    slot: Pair,
-    first: Pair,
-    rest: Pair,
+    size: Pair,
+    pitch: Pair,
+    origin: Pair,
+    margins: Pair,
     region: Sequence[float] | None,
 ) -> tuple["Figure", list["Axes"]]:
     """Make `count` panels of equal size, in rows of `columns`.
@@ -430,23 +441,24 @@ def _panels(
     Args:
         count: number of panels.
         columns: number of panels in a row.
-        photo: size of a panel.
-        slot: distances between the corners of neighbouring panels.
-        first: left and upper margin of the first panel.
-        rest: size of the figure beyond its slots.
+        size: of a panel.
+        pitch: distances from a panel to its right and lower neighbours, corner to
+            corner.
+        origin: of the first panel, from the left and from the top.
+        margins: what the figure has beyond a pitch for each panel.
         region: outlined in every panel, in fractions of the photo, or None.
     """
     from matplotlib.figure import Figure
 
-    width = columns * slot[0] + rest[0]
-    height = -(-count // columns) * slot[1] + rest[1]
+    width = columns * pitch[0] + margins[0]
+    height = math.ceil(count / columns) * pitch[1] + margins[1]
     figure = Figure(figsize=(width, height), dpi=100)
     panels = []
     for index in range(count):
         row, column = divmod(index, columns)
-        left = first[0] + column * slot[0]
-        bottom = height - first[1] - row * slot[1] - photo[1]
-        box = left / width, bottom / height, photo[0] / width, photo[1] / height
+        left = origin[0] + column * pitch[0]
+        bottom = height - origin[1] - row * pitch[1] - size[1]
+        box = left / width, bottom / height, size[0] / width, size[1] / height
         panels.append(figure.add_axes(box))
         if region is not None:
             _outline(panels[-1], region, linestyle=(0, (4, 2)))
