@@ -120,29 +120,21 @@ def require_accepted(
     """
     context = click.get_current_context()
     command = str(context.command.name)
-    every = tasks().values()
-    accepting = [t.described for t in every if command in t.commands]
-    if accepting and command not in task.commands:
-        raise _not_accepted(command, accepting, task, received, subject)
+    all_tasks = tasks().values()
+
+    def require(name: str, accepting: list[plugins.Task]) -> None:
+        """Refuse a name that others accept; all accept a name that no task lists."""
+        if accepting and task not in accepting:
+            described = " or ".join(other.described for other in accepting)
+            raise click.UsageError(
+                f"{name} needs {subject} {described}. Received: {received}, whose "
+                f"task is {task.name!r}."
+            )
+
+    require(command, [t for t in all_tasks if command in t.commands])
     for option in _options_given(context):
-        accepting = [
-            t.described for t in every if option in t.accepted_options(command)
-        ]
-        if accepting and option not in task.accepted_options(command):
-            raise _not_accepted(option, accepting, task, received, subject)
-
-
-def _not_accepted(
-    name: str,
-    accepting: list[str],
-    task: plugins.Task,
-    received: object,
-    subject: str,
-) -> click.UsageError:
-    return click.UsageError(
-        f"{name} needs {subject} {' or '.join(accepting)}. Received: {received}, whose "
-        f"task is {task.name!r}."
-    )
+        accepting = [t for t in all_tasks if option in t.accepted_options(command)]
+        require(option, accepting)
 
 
 def _options_given(context: click.Context) -> Iterator[str]:

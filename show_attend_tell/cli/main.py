@@ -94,25 +94,25 @@ def _exit_interrupted(
 
 
 @contextlib.contextmanager
-def _interrupted_by_sigterm() -> Iterator[list[int]]:
+def _interrupted_by_sigterm() -> Iterator[threading.Event]:
     """Raise KeyboardInterrupt at the first SIGTERM, so that verbs end as after Ctrl-C.
 
     Later signals are ignored: the verb is writing its last file.
 
     Yields:
-        A list that receives the signal.
+        An event that is set once the signal has come.
     """
-    received = []
+    terminated = threading.Event()
     if threading.current_thread() is not threading.main_thread():
-        yield received  # only the main thread receives signals
+        yield terminated  # only the main thread receives signals
         return
 
     def interrupt(number: int, frame: object) -> None:
-        if not received:
-            received.append(number)
+        if not terminated.is_set():
+            terminated.set()
             raise KeyboardInterrupt
 
-    def raise_again(unraisable, hook=sys.unraisablehook) -> None:
+    def raise_again(unraisable) -> None:
         """Interrupt again if Python dropped the error, as in a destructor."""
         if issubclass(unraisable.exc_type, KeyboardInterrupt):
             # Later, because Python would drop an error of this function too.
@@ -120,11 +120,11 @@ def _interrupted_by_sigterm() -> Iterator[list[int]]:
         else:
             hook(unraisable)
 
-    before = signal.signal(signal.SIGTERM, interrupt)
     hook = sys.unraisablehook
+    before = signal.signal(signal.SIGTERM, interrupt)
     sys.unraisablehook = raise_again
     try:
-        yield received
+        yield terminated
     finally:
         sys.unraisablehook = hook
         signal.signal(signal.SIGTERM, before)
@@ -137,11 +137,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     for package in _OWN_PACKAGES:
         logging.getLogger(package).setLevel(logging.INFO)
-    with _interrupted_by_sigterm() as received:
-        _run(arguments, received)
+    with _interrupted_by_sigterm() as terminated:
+        _run(arguments, terminated)
 
 
-def _run(arguments: Sequence[str] | None, received: list[int]) -> None:
+def _run(arguments: Sequence[str] | None, terminated: threading.Event) -> None:
     """Run the command line; exit unless it succeeds."""
     try:
         cli.main(arguments, prog_name="show-attend-tell", standalone_mode=False)
@@ -149,12 +149,12 @@ def _run(arguments: Sequence[str] | None, received: list[int]) -> None:
         error.show()
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt) as error:
-        _exit_interrupted(arguments, bool(received), error)
+        _exit_interrupted(arguments, terminated.is_set(), error)
     except (SystemError, RuntimeError) as error:  # C code raises them when interrupted
         cause = error.__cause__ or error.__context__
-        if not (received or isinstance(cause, KeyboardInterrupt)):
+        if not (terminated.is_set() or isinstance(cause, KeyboardInterrupt)):
             raise
-        _exit_interrupted(arguments, bool(received), cause)
+        _exit_interrupted(arguments, terminated.is_set(), cause)
     except BrokenPipeError:  # the reading program, such as head, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)

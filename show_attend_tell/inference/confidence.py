@@ -298,7 +298,7 @@ def find_calibration(captioner: Generator, model: str | Path) -> Calibration | N
     """
     path = Path(model)
     with (
-        faults_described(path, ModelFileError, "a calibration", _REMEDY, _REMEDY),
+        faults_described(path, ModelFileError, "a calibration", _REMEDY),
         open_tensors(path, CAPTIONER) as file,
     ):
         if CONFIDENCE not in file.about:

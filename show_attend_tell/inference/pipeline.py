@@ -266,9 +266,9 @@ class CaptioningPipeline:
         """
         request = request or CaptionRequest()
         self.require_calibration(request)
-        count = total or sum(not isinstance(photo, Failure) for photo in photos)
+        total = total or sum(not isinstance(photo, Failure) for photo in photos)
         # Two graphs serve any number of photos.
-        size = 1 if count == 1 or request.region is not None else self.engine.batch
+        size = 1 if total == 1 or request.region is not None else self.engine.batch
         decoding = decoding or self.decoding(request)
         decoding = dataclasses.replace(decoding, batch_size=size)
 
@@ -282,7 +282,7 @@ class CaptioningPipeline:
             ]
 
         for batch in read_ahead(read, range(0, len(photos), size)):
-            for result in self._caption_batch(batch, request, decoding, count):
+            for result in self._caption_batch(batch, request, decoding, total):
                 if isinstance(result, Caption):
                     yield apply_min_confidence(result, request.min_confidence)
                 elif result is not None:
@@ -339,12 +339,12 @@ class CaptioningPipeline:
         photos: list[OpenedPhoto | Failure | None],
         request: CaptionRequest,
         decoding: DecodingSettings,
-        count: int,
+        total: int,
     ) -> list[Caption | Failure | None]:
         """Caption the photos of one batch; None keeps a row empty.
 
         Only one photo may have a region. Each photo has N samples, 1 in a beam search.
-        ``count`` is the number of photos of the whole run.
+        ``total`` is the number of photos of the whole run.
         """
         results: list[Caption | Failure | None] = [
             photo if isinstance(photo, Failure) else None for photo in photos
@@ -364,13 +364,13 @@ class CaptioningPipeline:
         squares = np.zeros((len(photos), side, side, 3), np.uint8)
         for k, photo in opened.items():
             squares[k] = photo.square
-        features = self.engine.encode(squares, count)  # (B, S, S, 3) -> (B, L, D)
+        features = self.engine.encode(squares, total)  # (B, S, S, 3) -> (B, L, D)
         hypotheses = self.engine.generator.generate(
             np.repeat(features, N, axis=0),  # (B, L, D) -> (B N, L, D)
             dataclasses.replace(decoding, batch_size=decoding.batch_size * N),
             [seed for x in squares for seed in photo_seeds(decoding.seed, x, N)],
             shares,
-            photos=count,
+            photos=total,
         )
         for k, photo in opened.items():
             if decoding.method == "sample":

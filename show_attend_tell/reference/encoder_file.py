@@ -47,17 +47,17 @@ def read_encoder(
     """
     path = Path(path)
     remedy = "choose a file of this network"
-    absent = "name a file that exists"
+    if_absent = "name a file that exists"
     if path.parent == FOLDER:
         remedy = "install the package again"
-        absent = remedy
+        if_absent = remedy
     with (
         faults_described(
             path,
             ModelFileError,
             f"weights of {network} without its classifier",
             remedy,
-            absent,
+            if_absent,
         ),
         open_tensors(path, CLASS) as file,
     ):
@@ -91,7 +91,7 @@ def source_md5(path: str | Path) -> str | None:
             ModelFileError,
             "weights of an encoder",
             remedy="choose another file",
-            absent="name a file that exists",
+            if_absent="name a file that exists",
         ),
         open_tensors(path, CLASS) as file,
     ):

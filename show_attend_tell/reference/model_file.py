@@ -113,7 +113,7 @@ def model_faults_described(path: str | Path) -> AbstractContextManager[None]:
         ModelFileError,
         "a model",
         remedy="train the experiment again",
-        absent="train a run, or name its model.safetensors or a packaged model",
+        if_absent="train a run, or name its model.safetensors or a packaged model",
     )
 
 

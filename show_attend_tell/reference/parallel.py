@@ -21,6 +21,7 @@ from show_attend_tell.runtime.machine import usable_cores
 Result = TypeVar("Result")
 
 CORES = usable_cores()
+# Made on first use, and once: it looks through all loaded libraries.
 _controller = functools.cache(ThreadpoolController)
 
 

@@ -317,7 +317,7 @@ def load_reranker(path: str | Path) -> Reranker:
     """
     path = Path(path)
     with (
-        faults_described(path, ModelFileError, "a reranker", _REMEDY, _REMEDY),
+        faults_described(path, ModelFileError, "a reranker", _REMEDY),
         open_tensors(path, CLASS, CAPTIONER) as file,
     ):
         if file.about["class"] == CLASS:
@@ -359,7 +359,7 @@ def find_reranker(
         return None
     path = Path(models[0])
     with (
-        faults_described(path, ModelFileError, "a reranker", _REMEDY, _REMEDY),
+        faults_described(path, ModelFileError, "a reranker", _REMEDY),
         open_tensors(path, CAPTIONER) as tensors,
     ):
         return _reranker_of(tensors)

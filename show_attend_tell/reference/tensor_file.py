@@ -259,7 +259,7 @@ def faults_described(
     error: type[ShowAttendTellError],
     what: str,
     remedy: str,
-    absent: str,
+    if_absent: str | None = None,
 ) -> Iterator[None]:
     """Raise an error of one line, which names the file, for faults in reading it.
 
@@ -268,7 +268,8 @@ def faults_described(
         error: the class to raise.
         what: the content of the file, such as ``a model``.
         remedy: what the user can do about a damaged file.
-        absent: what the user can do about an absent file.
+        if_absent: what the user can do about an absent file; by default the
+            same.
     """
     path = Path(path)
     require_current(path, error)
@@ -280,7 +281,8 @@ def faults_described(
         beside = [file.name for file in path.parent.glob(f"*{SUFFIX}")]
         close = nearest(path.name, beside)
         noun = what.removeprefix("a ")
-        raise error(f"{path}: no such {noun}{close}; {absent}") from None
+        advice = if_absent or remedy
+        raise error(f"{path}: no such {noun}{close}; {advice}") from None
     except (OSError, ValueError) as fault:
         raise error(
             f"{path}: cannot be read as {what} ({one_line(fault)}); {remedy}"

@@ -137,7 +137,7 @@ def _opened(path: str | Path) -> Iterator[TensorFile]:
     """Open a checkpoint; raise a TrainingError if reading it fails."""
     remedy = "the checkpoint is damaged: train without --resume"
     with (
-        faults_described(path, TrainingError, "a checkpoint", remedy, remedy),
+        faults_described(path, TrainingError, "a checkpoint", remedy),
         open_tensors(Path(path), _CLASS) as file,
     ):
         try:

@@ -60,8 +60,8 @@ def _sizes(content: bytes) -> Iterator[tuple[int, int]]:
             if name == b"ispe":
                 yield struct.unpack_from(">II", value, 4)
         pictures = _av1_items(_only_box(parts, b"iinf"))
-        stored = content, _only_box(parts, b"idat")
-        for item, data in _item_data(_only_box(parts, b"iloc"), stored):
+        inside = _only_box(parts, b"idat")
+        for item, data in _item_data(_only_box(parts, b"iloc"), content, inside):
             if item in pictures:
                 yield from _frame_sizes(data)
 
@@ -110,7 +110,7 @@ def _av1_items(iinf: bytes) -> set[int]:
     return found
 
 
-def _item_data(iloc: bytes, stored: tuple[bytes, bytes]) -> Iterator[tuple[int, bytes]]:
+def _item_data(iloc: bytes, content: bytes, idat: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield number and data of each item, which are in the file or in the box idat."""
     if not iloc:
         return
@@ -125,7 +125,8 @@ def _item_data(iloc: bytes, stored: tuple[bytes, bytes]) -> Iterator[tuple[int, 
     if version == 0:
         index_bits = 0
     number_bits = 16 if version < 2 else 32
-    left = 2 * len(stored[0])  # bytes of all items, which may share some
+    by_method = {0: content, 1: idat}  # construction_method; 2, of items, is not read
+    left = 2 * len(content)  # bytes of all items, which may share some
     for _ in range(bits.read(number_bits)):
         item = bits.read(number_bits)
         method = bits.read(16) & 15 if version else 0
@@ -136,7 +137,7 @@ def _item_data(iloc: bytes, stored: tuple[bytes, bytes]) -> Iterator[tuple[int, 
             bits.read(index_bits)
             start = base + bits.read(offset_bits)
             length = bits.read(length_bits)
-            source = stored[method] if method < 2 else b""
+            source = by_method.get(method, b"")
             end = start + length if length else len(source)
             parts.append(source[start:end])
             left -= len(parts[-1])

@@ -205,7 +205,9 @@ def write_attention_page(
     Raises:
         OSError: the file cannot be written.
     """
-    taken: list[Result | Failure] = []  # by the page, and not yielded yet
+    # The template takes results one at a time. What it has taken is yielded before it
+    # takes more, so that a caption is printed as soon as it is on the page.
+    taken: list[Result | Failure] = []
 
     def photos() -> Iterator[Values]:
         for result in results:
