@@ -71,8 +71,8 @@ def confidences(labels: Sequence[dict], captions: Sequence[dict]) -> np.ndarray:
         row = of_photo.get(label["photo"])
         if row is None or row["caption"] != label["caption"]:
             raise ValueError(
-                f"{label['photo']}: its caption must be {label['caption']!r}, as it was "
-                f"judged. Received: {row and row['caption']!r}"
+                f"{label['photo']}: its caption must be {label['caption']!r}, as "
+                f"it was judged. Received: {row and row['caption']!r}"
             )
         if row.get("confidence") is None:
             raise ValueError(f"{label['photo']}: its caption has no confidence")
