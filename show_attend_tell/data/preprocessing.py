@@ -301,7 +301,9 @@ def _scans(image: ImageFile.ImageFile) -> int:
 
 
 def load_photo(
-    file: str | os.PathLike[str] | IO[bytes], formats: Sequence[str] = PHOTO_FORMATS
+    file: str | os.PathLike[str] | IO[bytes],
+    formats: Sequence[str] = PHOTO_FORMATS,
+    name: str | None = None,
 ) -> Image.Image:
     """Decode a photo to RGB and apply its EXIF orientation.
 
@@ -309,13 +311,14 @@ def load_photo(
         file: path or open binary file; the first frame of an animation is used.
         formats: Pillow's names of the formats that may be decoded, at most
             :data:`PHOTO_FORMATS`.
+        name: name of the photo in errors, by default that of the file.
 
     Raises:
         PhotoError: the file is absent, not a regular file, or cannot be decoded.
     """
-    if isinstance(file, str | os.PathLike):
+    if name is None and isinstance(file, str | os.PathLike):
         name = os.fspath(file)
-    else:
+    elif name is None:
         name = str(getattr(file, "name", "photo"))
     try:
         with pillow_warnings_ignored(), open_photo(file, formats) as image:

@@ -79,7 +79,7 @@ def describe_file(photo: Path) -> dict[str, int | str]:
     }
 
 
-@functools.lru_cache(maxsize=1000)
+@functools.lru_cache(maxsize=1000)  # asks the system about every folder of a path
 def _real_folder(folder: str) -> str:
     return os.path.realpath(folder)
 
@@ -167,15 +167,15 @@ class NamedPhoto(NamedTuple):
 
     def load(self) -> Image.Image:
         """Return the photo in RGB, upright; raise a PhotoError if it is no photo."""
+        if isinstance(self.content, bytes | bytearray):
+            return load_photo(io.BytesIO(self.content), name=str(self.path))
         try:
-            if isinstance(self.content, bytes | bytearray):
-                return load_photo(io.BytesIO(self.content))
             if isinstance(self.content, np.ndarray):
                 return _from_array(self.content)
             with pillow_warnings_ignored():
                 return upright_rgb(self.content)
-        except PhotoError as error:
-            reason = str(error).removeprefix("photo: ")
+        except PhotoError as error:  # of an array, which has no name there
+            reason = str(error)
         except UNREADABLE as error:
             reason = f"cannot be read as a photo: {one_line(error)}"
         raise PhotoError(f"{self.path}: {reason}")

@@ -251,7 +251,7 @@ class Encoder:
         if settings.network == "SceneNet":
             self.weights = weights.layers
             self.width = SCENE_NET[-1][0]
-            halves = 3
+            halves = sum(stride == 2 for _, stride in SCENE_NET)
         else:
             convolutions = [name for name in self.layers if "conv" in name]
             self.weights = {name: weights.layers[name] for name in convolutions}
@@ -395,6 +395,6 @@ def layout(network: str) -> dict[str, list[tuple[str, tuple[int, ...]]]]:
         places[name] += [(vector, (wider,)) for vector in vectors]
         width = wider
     if network == "SceneNet":
-        seen = width - 4
+        seen = width - 4  # the other four channels are the edges
         places["seen"] = [("seen/kernel", (1, 1, width, seen)), ("seen/bias", (seen,))]
     return places

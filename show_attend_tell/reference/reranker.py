@@ -378,7 +378,7 @@ def _reranker_of(file: TensorFile) -> Reranker | None:
     _require_shapes(file)
     arrays = part_of(file, RERANKER).arrays
     _require_numbers(arrays, len(about["vocabulary"]))
-    return _reranker(arrays, about, file.path)
+    return _from_arrays(arrays, about, file.path)
 
 
 def _require_values(about: Any) -> None:
@@ -441,7 +441,7 @@ def _require_numbers(arrays: dict[str, np.ndarray], words: int) -> None:
         raise ValueError("deviations must be positive")
 
 
-def _reranker(
+def _from_arrays(
     arrays: dict[str, np.ndarray], about: dict[str, Any], path: Path
 ) -> Reranker:
     ngrams = [tuple(w for w in row if w) for row in arrays["ngrams"].tolist()]

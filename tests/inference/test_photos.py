@@ -12,7 +12,7 @@ from refusals import refused
 
 from show_attend_tell.data import preprocessing
 from show_attend_tell.data.preprocessing import load_photo
-from show_attend_tell.inference.photos import find_photos
+from show_attend_tell.inference.photos import find_photos, to_input
 from show_attend_tell.inference.result import Caption, Failure
 from show_attend_tell.runtime.errors import PhotoError
 
@@ -128,6 +128,18 @@ def test_photos_of_unsupported_formats_are_listed(tmp_path, suffix, monkeypatch)
         "convert it to JPEG"
     )
     assert list(find_photos([tmp_path])) == [whole, Failure(path, reason)]
+
+
+def test_an_open_photo_of_an_unsupported_format_gets_the_same_remedy(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(preprocessing, "PHOTO_SUFFIXES", frozenset([".jpg"]))
+    path = tmp_path / "b.heic"
+    path.write_bytes(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic")
+    with path.open("rb") as file:
+        photo = to_input(file)
+    with refused(PhotoError, r"b\.heic: HEIC cannot be read; run pip install"):
+        photo.load()
 
 
 def tiff(**tags) -> bytes:
