@@ -67,6 +67,14 @@ class LstmDecoder(MatrixLayer):
         self._create_weights()
         self.built = True
 
+    @property
+    def reads_photo_first(self) -> bool:
+        """Whether the photo is the LSTM's first input, and no word's context.
+
+        That is Vinyals et al., arXiv:1411.4555: ``attention = "none"``.
+        """
+        return self.settings.attention == "none"
+
     def _matrix(self, name, rows, columns):
         return self.matrix(name, rows, columns, self._seeds, self.settings.initializer)
 
@@ -98,8 +106,8 @@ class LstmDecoder(MatrixLayer):
             name="lstm_h",
         )
         self.lstm_b = self.bias("lstm_b", 4 * n)
-        self.init = {}
-        if s.attention != "none":
+        self.init = {}  # f_init
+        if not self.reads_photo_first:
             self.init["h"] = self._mlp("init_h", D, n)
             self.init["c"] = self._mlp("init_c", D, n)
         # deep output
@@ -131,8 +139,7 @@ class LstmDecoder(MatrixLayer):
         """Return c_0 and h_0, MLPs of mean_i a_i, ReLU inside and tanh at the end.
 
         With ``init_layers = 0`` they are zero. With ``attention = "none"`` they are the
-        LSTM's after mean_i a_i, its first input, as in Vinyals et al.,
-        arXiv:1411.4555.
+        LSTM's after mean_i a_i, its first input.
 
         Args:
             features: a, (B, L, D).
@@ -143,12 +150,13 @@ class LstmDecoder(MatrixLayer):
             c_0 and h_0, in this order, (B, n) each.
         """
         mean = ops.mean(features, axis=1)  # (B, L, D) -> (B, D)
-        if not self.init:
+        n = self.settings.lstm_width
+        if self.reads_photo_first:
             gates = ops.matmul(dropouts.initial(mean), self.lstm_z) + self.lstm_b
-            n = self.settings.lstm_width
-            return lstm_update(gates, ops.zeros_like(gates[:, :n]))[::-1]
+            h, c = lstm_update(gates, ops.zeros_like(gates[:, :n]))  # (B, n)
+            return c, h
         if not self.settings.init_layers:
-            zero = ops.zeros((ops.shape(mean)[0], self.settings.lstm_width))
+            zero = ops.zeros((ops.shape(mean)[0], n))
             return zero, zero
         states = {}
         for part in "hc":
@@ -160,9 +168,11 @@ class LstmDecoder(MatrixLayer):
             states[part] = ops.tanh(value)
         return states["c"], states["h"]
 
-    def _seen(self, annotations):
-        """Return a, or zeros where the LSTM has read the photo before the words."""
-        return annotations if self.init else ops.zeros_like(annotations)
+    def _attended(self, annotations):
+        """Return a; zeros, whose context is zero, if the LSTM reads the photo first."""
+        if self.reads_photo_first:
+            return ops.zeros_like(annotations)
+        return annotations
 
     def embed(self, tokens):
         """Return E y, (...) -> (..., m)."""
@@ -200,7 +210,7 @@ class LstmDecoder(MatrixLayer):
         if self.settings.selector:
             beta_logit = products[..., A + 4 * n :] + self.b_beta  # (..., 1)
         attention = attend(
-            self._seen(memory.annotations),
+            self._attended(memory.annotations),
             memory.projected,
             products[..., :A],
             ops.reshape(self.w_att, (-1,)),  # (A, 1) -> (A,)
@@ -222,15 +232,18 @@ class LstmDecoder(MatrixLayer):
             return self._unroll_by_autodiff(
                 word_gates, h, c, annotations, projected, selection
             )
-        # Reshaped to tensors: a custom gradient must not be given variables.
-        w_att = ops.reshape(self.w_att, (-1,))  # (A, 1) -> (A,)
-        lstm_z = ops.reshape(self.lstm_z, self.lstm_z.shape)
         b_beta = ops.zeros((1,), h.dtype)
         if self.settings.selector:
             b_beta = ops.reshape(self.b_beta, (1,))
-        kernel = self.state_kernel()  # (n, A + 4n + 1)
-        a = self._seen(annotations)
-        weights = (a, projected, kernel, w_att, lstm_z, b_beta)
+        # Reshaped to tensors: a custom gradient must not be given variables.
+        weights = fast_gradient.Weights(
+            annotations=self._attended(annotations),
+            projected=projected,
+            kernel=self.state_kernel(),
+            w_att=ops.reshape(self.w_att, (-1,)),  # (A, 1) -> (A,)
+            lstm_z=ops.reshape(self.lstm_z, self.lstm_z.shape),
+            b_beta=b_beta,
+        )
         return fast_gradient.unroll(word_gates, h, c, weights, compile_fn, selection)
 
     def _unroll_by_autodiff(self, word_gates, h, c, annotations, projected, selection):
@@ -293,9 +306,8 @@ class LstmDecoder(MatrixLayer):
         h, z_hat, alpha, context_weights, beta = self.unroll(
             gates, h, c, a, projected, parts.compile_fn, selection
         )
-        logits = self.readout(
-            embedded, h, z_hat, dropouts.hidden, parts.precision
-        )  # (R, T, K)
+        # (R, T, K)
+        logits = self.readout(embedded, h, z_hat, dropouts.hidden, parts.precision)
         outputs = {"logits": logits, "alpha": alpha, "beta": beta}
         if selection is not SOFT:
             outputs["context_weights"] = context_weights

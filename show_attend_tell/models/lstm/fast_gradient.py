@@ -54,6 +54,7 @@ import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
+import keras
 from keras import ops
 
 from show_attend_tell.models.decoder_interface import SOFT, Selection
@@ -66,7 +67,7 @@ from show_attend_tell.models.lstm.attention import (
 
 
 class Weights(NamedTuple):
-    """The tensors that every step reads, in the order of :func:`unroll`."""
+    """The tensors that every step reads, or their gradients."""
 
     annotations: object  # a, (B, L, D)
     projected: object  # P, (B, L, A)
@@ -76,11 +77,19 @@ class Weights(NamedTuple):
     b_beta: object  # b, (1,)
 
 
-class Saved(NamedTuple):
-    """The values that a forward step saves for the backward step.
+class Constants(NamedTuple):
+    """The weights, and what is computed from them once for all steps."""
 
-    Stacked over the steps every field leads with T.
-    """
+    weights: Weights
+    exp_projected: object  # exp(2P), (B, L, A)
+    kernel_t: object = None  # the kernel's transpose, of the backward steps
+
+
+# What a step returns is stacked over the steps; every field then leads with T.
+
+
+class Saved(NamedTuple):
+    """The values that a forward step saves for the backward step."""
 
     h: object  # h_{t-1}, (B, n)
     c: object  # c_{t-1}, (B, n)
@@ -93,11 +102,29 @@ class Saved(NamedTuple):
     gates: object  # i, f, o, g and tanh(c_t) side by side, (B, 5n)
 
 
+class Cotangents(NamedTuple):
+    """The cotangents of the outputs of :func:`unroll`, of one step."""
+
+    h: object  # (B, n)
+    z_hat: object  # (B, D)
+    alpha: object  # (B, L)
+    context_weights: object  # dl, (B, L)
+    beta: object  # (B,)
+
+
+class StepGradients(NamedTuple):
+    """The cotangents that a backward step leaves for the sums after the loop."""
+
+    products: object  # [ds, du, dv], (B, A + 4n + 1)
+    z: object  # (B, D)
+    e: object  # (B, L)
+
+
 def unroll(
     word_gates,
     h,
     c,
-    weights,
+    weights: Weights,
     compile_fn: Callable | None = None,
     selection: Selection = SOFT,
 ):
@@ -107,7 +134,7 @@ def unroll(
         word_gates: x, the words' part of the gates, (B, T, 4n); T known.
         h: h_0, (B, n).
         c: c_0, (B, n).
-        weights: the tensors of :class:`Weights`.
+        weights: tensors, not variables.
         compile_fn: compiles a function, and returns the same result for the same
             function; None if the caller compiles the whole training step.
         selection: the choice of the context weights.
@@ -116,20 +143,20 @@ def unroll(
         h (B, T, n), z_hat (B, T, D), alpha and l (B, T, L) and beta (B, T).
     """
 
-    @ops.custom_gradient
+    @ops.custom_gradient  # takes and returns no nested tuples
     def run(word_gates, h, c, *weights):
         weights = Weights(*weights)
-        exp_projected = _compiled(exp_twice, compile_fn)(weights.projected)  # exp(2P)
-        constants = exp_projected, weights
-        outputs, steps = _forward(compile_fn, selection, (word_gates, h, c), constants)
+        exp_projected = _compiled(exp_twice, compile_fn)(weights.projected)
+        constants = Constants(weights, exp_projected)
+        outputs, saved = _forward(word_gates, h, c, constants, selection, compile_fn)
 
         def gradient(*upstream):  # TensorFlow: one argument an output; JAX: one tuple
             upstream = upstream[0] if len(upstream) == 1 else upstream
-            du, dh, dc, dz, *others = _backward(compile_fn, steps, constants, upstream)
-            # Outside of `_backward`, so that it is skipped if it is not needed.
-            # (T, B, L), (T, B, D) -> (B, L, D)
-            da = ops.einsum("tbl,tbd->bld", steps.context_weights, dz)
-            return du, dh, dc, da, *others
+            cotangents = Cotangents(*map(_swap_batch_and_time, upstream))
+            dword_gates, dh, dc, dweights = _backward(
+                saved, cotangents, constants, compile_fn
+            )
+            return dword_gates, dh, dc, *dweights
 
         return outputs, gradient
 
@@ -142,17 +169,13 @@ def _compiled(function, compile_fn):
     return compile_fn(function)
 
 
-def _forward(compile_fn, selection, words, constants):
-    """Return the outputs of :func:`unroll`, and :class:`Saved` of all steps.
-
-    `words` are word_gates, h_0 and c_0; `constants` exp(2P) and :class:`Weights`.
-    """
-    word_gates, h, c = words
+def _forward(word_gates, h, c, constants: Constants, selection, compile_fn):
+    """Return the outputs of :func:`unroll`, and :class:`Saved` of all steps."""
     # (B, T, ...) -> (T, B, ...)
-    rows = tuple(map(_swap_batch_and_time, (word_gates, *selection.inputs)))
+    inputs = tuple(map(_swap_batch_and_time, selection.inputs))
+    rows = (_swap_batch_and_time(word_gates), inputs)
     step = _step_function(selection.function)
     (h, _), saved = _scan(step, (h, c), rows, constants, compile_fn)
-    saved = Saved(*saved)  # every field (T, B, ...)
     h = ops.concatenate([saved.h[1:], h[None]], 0)  # h_0 .. h_{T-1} -> h_1 .. h_T
     z_hat = saved.beta * saved.z  # (T, B, D)
     beta = saved.beta[..., 0]  # (T, B)
@@ -164,10 +187,10 @@ def _scan(step, carry, rows, constants, compile_fn, reverse=False):
     """Apply a step to each of T rows, and stack what it returns.
 
     Args:
-        step: (carry, row, constants) -> (carry, outputs), tuples of tensors.
+        step: (carry, row, constants) -> (carry, outputs), nests of tensors.
         carry: the first carry.
-        rows: tensors (T, ...); a row is a tuple of (...).
-        constants: tensors that every step reads.
+        rows: nest of tensors (T, ...); a row has the (...) of one t.
+        constants: nest of tensors that every step reads.
         compile_fn: compiles the step, whatever T is; None leaves it to the caller,
             whose compiler gets a loop.
         reverse: whether the last row is the first; outputs keep the order of rows.
@@ -175,10 +198,10 @@ def _scan(step, carry, rows, constants, compile_fn, reverse=False):
     Returns:
         The last carry, and the outputs (T, ...).
     """
-    T = rows[0].shape[0]
+    T = keras.tree.flatten(rows)[0].shape[0]
 
     def row_at(t):
-        return tuple(x[t] for x in rows)
+        return keras.tree.map_structure(lambda x: x[t], rows)
 
     if compile_fn is not None:
         compiled_step = compile_fn(step)
@@ -188,21 +211,24 @@ def _scan(step, carry, rows, constants, compile_fn, reverse=False):
         outputs = [None] * T
         for t in order:
             carry, outputs[t] = compiled_step(carry, row_at(t), constants)
-        return carry, tuple(map(ops.stack, zip(*outputs, strict=True)))
-
-    def write_row(output, t, row):
-        start = (t, *(0 for _ in row.shape))
-        return ops.slice_update(output, start, row[None])
+        # T of (...) -> (T, ...)
+        return carry, keras.tree.map_structure(lambda *x: ops.stack(x), *outputs)
 
     def body(k, loop):
         carry, outputs = loop
         t = T - 1 - k if reverse else k
-        carry, tensors = step(carry, row_at(t), constants)
-        pairs = zip(outputs, tensors, strict=True)
-        return carry, tuple(write_row(output, t, row) for output, row in pairs)
+        carry, row = step(carry, row_at(t), constants)
 
-    shapes = step(carry, row_at(0), constants)[1]
-    outputs = tuple(ops.zeros((T, *ops.shape(x)), x.dtype) for x in shapes)
+        def write(output, x):  # x (...) at row t of (T, ...)
+            return ops.slice_update(output, (t, *(0 for _ in x.shape)), x[None])
+
+        return carry, keras.tree.map_structure(write, outputs, row)
+
+    # A step that is not used otherwise: it gives the shapes.
+    _, shapes = step(carry, row_at(0), constants)
+    outputs = keras.tree.map_structure(
+        lambda x: ops.zeros((T, *ops.shape(x)), x.dtype), shapes
+    )
     return ops.fori_loop(0, T, body, (carry, outputs))
 
 
@@ -227,22 +253,23 @@ def _step(select, carry, row, constants):
     Args:
         select: see :class:`Selection`.
         carry: h_{t-1} and c_{t-1}, (B, n).
-        row: x_t, (B, 4n), and the step's inputs of `select`.
-        constants: exp(2P) and :class:`Weights`.
+        row: x_t, (B, 4n), and the tuple of the step's inputs of `select`.
+        constants: :class:`Constants`.
 
     Returns:
         The next carry, and :class:`Saved` of the step.
     """
     h, c = carry
-    word_gates, *inputs = row
-    exp_projected, weights = constants
+    word_gates, inputs = row
+    weights = constants.weights
     A = weights.w_att.shape[0]
     n = c.shape[-1]
     products = ops.matmul(h, weights.kernel)  # (B, n) -> (B, A + 4n + 1)
     s = products[:, :A]
     u = products[:, A : A + 4 * n]
     v = products[:, A + 4 * n :]
-    alpha = attention_weights(tanh_scores(exp_projected, s, weights.w_att))  # (B, L)
+    e = tanh_scores(constants.exp_projected, s, weights.w_att)  # (B, L)
+    alpha = attention_weights(e)
     context_weights, share = select(alpha, *inputs)  # (B, L), (B, 1)
     z = context(weights.annotations, context_weights)  # (B, L, D) -> (B, D)
     if weights.kernel.shape[1] > A + 4 * n:
@@ -258,7 +285,7 @@ def _step(select, carry, row, constants):
     tanh_c = ops.tanh(new_c)
     gates = ops.concatenate([i, f, o, g, tanh_c], -1)  # (B, 5n)
     saved = Saved(h, c, s, alpha, context_weights, share, z, beta, gates)
-    return (o * tanh_c, new_c), tuple(saved)
+    return (o * tanh_c, new_c), saved
 
 
 def _step_backward(carry, row, constants):
@@ -266,19 +293,16 @@ def _step_backward(carry, row, constants):
 
     Args:
         carry: dh and dc from the step after it, (B, n).
-        row: the fields of :class:`Saved` of the step, then the cotangents of its
-            outputs: dh (B, n), dz_hat (B, D), dalpha, dl (B, L), dbeta (B,).
-        constants: exp(2P) (B, L, A), :class:`Weights`, and their kernel transposed.
+        row: :class:`Saved` and :class:`Cotangents` of the step.
+        constants: :class:`Constants`, with the kernel's transpose.
 
     Returns:
-        dh_{t-1} and dc_{t-1}; and [ds, du, dv] (B, A + 4n + 1), dz (B, D), de (B, L).
+        dh_{t-1} and dc_{t-1}; and :class:`StepGradients`.
     """
     dh, dc = carry
-    exp_projected, weights, kernel_t = constants
-    saved = Saved(*row[:-5])
-    dh_out, dz_hat, dalpha, dl, dbeta = row[-5:]
-    dh = dh + dh_out  # (B, n)
-    dbeta = dbeta[:, None]  # (B,) -> (B, 1)
+    saved, cotangents = row
+    weights = constants.weights
+    dh = dh + cotangents.h  # (B, n)
     i, f, o, g, tanh_c = ops.split(saved.gates, 5, -1)  # (B, 5n) -> five of (B, n)
     # LSTM
     do = dh * tanh_c
@@ -290,20 +314,23 @@ def _step_backward(carry, row, constants):
     before_tanh = dg * (1 - g**2)
     du = ops.concatenate([*before_sigmoid, before_tanh], -1)  # (B, 4n)
     # gate of the context
-    dz_hat = dz_hat + ops.matmul(du, ops.transpose(weights.lstm_z))  # (B, 4n) -> (B, D)
+    dz_hat = ops.matmul(du, ops.transpose(weights.lstm_z))  # (B, 4n) -> (B, D)
+    dz_hat = cotangents.z_hat + dz_hat
+    dbeta = cotangents.beta[:, None]  # (B,) -> (B, 1)
     dv = dbeta + ops.sum(dz_hat * saved.z, -1, keepdims=True)  # (B, D) -> (B, 1)
     dv = dv * saved.beta * (1 - saved.beta)
     dz = saved.beta * dz_hat
     # attention
     a_dz = ops.matmul(weights.annotations, dz[:, :, None])  # (B, L, D) -> (B, L, 1)
-    dl = dl + ops.squeeze(a_dz, -1)  # (B, L)
-    dalpha = dalpha + saved.gradient_share * dl
+    dl = cotangents.context_weights + ops.squeeze(a_dz, -1)  # (B, L)
+    dalpha = cotangents.alpha + saved.gradient_share * dl
     de = saved.alpha * (dalpha - ops.sum(saved.alpha * dalpha, -1, keepdims=True))
-    slopes = _slope_sum(exp_projected, exp_twice(saved.state), de)  # (B, A)
+    slopes = _slope_sum(constants.exp_projected, exp_twice(saved.state), de)  # (B, A)
     ds = 4 * weights.w_att * slopes
     products = ops.concatenate([ds, du, dv], -1)  # (B, A + 4n + 1)
-    products = products[:, : weights.kernel.shape[1]]
-    return (ops.matmul(products, kernel_t), dc * f), (products, dz, de)
+    products = products[:, : weights.kernel.shape[1]]  # without dv if beta = 1
+    dh = ops.matmul(products, constants.kernel_t)  # -> (B, n)
+    return (dh, dc * f), StepGradients(products, dz, de)
 
 
 def _slope_sum(exp_projected, exp_state, de):
@@ -325,30 +352,36 @@ def _slope_sum(exp_projected, exp_state, de):
     return ops.sum(total, axis=1)  # (B, L / parts, A) -> (B, A)
 
 
-def _backward(compile_fn, steps, constants, upstream):
-    """Return the gradients of word_gates, h_0, c_0, z and of all weights but a.
+def _backward(saved: Saved, cotangents: Cotangents, constants: Constants, compile_fn):
+    """Return the gradients of word_gates, h_0, c_0 and :class:`Weights`.
 
-    `steps` are :class:`Saved` of all steps, (T, B, ...), and `upstream` the cotangents
-    of the outputs of :func:`unroll`, (B, T, ...).
+    `saved` and `cotangents` are those of all steps, (T, B, ...).
     """
-    exp_projected, weights = constants
+    weights = constants.weights
     A = weights.w_att.shape[0]
-    n = steps.c.shape[-1]
-    rows = (*steps, *map(_swap_batch_and_time, upstream))  # (T, B, ...)
-    carry = (ops.zeros_like(steps.h[0]), ops.zeros_like(steps.c[0]))  # (B, n)
-    kernel_t = ops.transpose(weights.kernel)  # (A + 4n + 1, n)
-    constants = (exp_projected, weights, kernel_t)
-    (dh, dc), (dproducts, dz, de) = _scan(
+    n = saved.c.shape[-1]
+    constants = constants._replace(kernel_t=ops.transpose(weights.kernel))
+    carry = (ops.zeros_like(saved.h[0]), ops.zeros_like(saved.c[0]))  # (B, n)
+    rows = (saved, cotangents)
+    (dh, dc), gradients = _scan(
         _step_backward, carry, rows, constants, compile_fn, reverse=True
     )
-    du = dproducts[..., A : A + 4 * n]  # (T, B, 4n)
-    dkernel = _sum_of_outer(steps.h, dproducts)  # (n, A + 4n + 1)
-    db = ops.reshape(ops.sum(dproducts[..., A + 4 * n :]), (1,))
+    du = gradients.products[..., A : A + 4 * n]  # (T, B, 4n)
+    dv = gradients.products[..., A + 4 * n :]  # (T, B, 1), or (T, B, 0) if beta = 1
     attention_gradients = _compiled(_attention_gradients, compile_fn)
-    dprojected, dw = attention_gradients(steps.state, exp_projected, weights.w_att, de)
-    dlstm_z = _sum_of_outer(steps.beta * steps.z, du)  # (D, 4n)
-    dword_gates = _swap_batch_and_time(du)  # (B, T, 4n)
-    return dword_gates, dh, dc, dz, dprojected, dkernel, dw, dlstm_z, db
+    dprojected, dw_att = attention_gradients(
+        saved.state, constants.exp_projected, weights.w_att, gradients.e
+    )
+    dweights = Weights(
+        # (T, B, L), (T, B, D) -> (B, L, D)
+        annotations=ops.einsum("tbl,tbd->bld", saved.context_weights, gradients.z),
+        projected=dprojected,
+        kernel=_sum_of_outer(saved.h, gradients.products),
+        w_att=dw_att,
+        lstm_z=_sum_of_outer(saved.beta * saved.z, du),
+        b_beta=ops.reshape(ops.sum(dv), (1,)),
+    )
+    return _swap_batch_and_time(du), dh, dc, dweights
 
 
 def _sum_of_outer(left, right):
