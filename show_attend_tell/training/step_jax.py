@@ -13,7 +13,7 @@ import functools
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import keras
@@ -69,6 +69,14 @@ def compile_parts(model: Captioner, settings: TrainingSettings) -> None:
     model.compile_parts(None, settings.precision)
 
 
+class _State(NamedTuple):
+    """The values of all variables of a training, or the variables themselves."""
+
+    weights: list[Any]  # that the gradient is of
+    others: list[Any]  # of the model: metrics, the state of dropout, a baseline
+    optimizer: list[Any]
+
+
 class _Step:
     """A compiled update of a model's variables.
 
@@ -78,32 +86,46 @@ class _Step:
     """
 
     def __init__(self, model: keras.Model, values_of: Callable[..., dict]):
-        self._trained = model.trainable_variables
-        others = [*model.non_trainable_variables, *model.metrics_variables]
-        optimizer = model.optimizer
-        self._variables = [*self._trained, *others, *optimizer.variables]
-        self._made: list[Any] = [None] * len(self._variables)
-        count = len(self._trained)
+        variables = _State(
+            weights=list(model.trainable_variables),
+            others=[*model.non_trainable_variables, *model.metrics_variables],
+            optimizer=list(model.optimizer.variables),
+        )
+        self._variables = variables
+        # The arrays that the last update has assigned to the variables.
+        self._assigned = jax.tree.map(lambda variable: None, variables)
 
-        def update(state: list, batch: tuple) -> tuple[list, dict]:
-            rest = state[count : count + len(others)]
+        def loss(weights: list, others: list, batch: tuple) -> tuple:
+            """Return the loss; and the values to log, and others after the update."""
+            before = zip(
+                [*variables.weights, *variables.others],
+                [*weights, *others],
+                strict=True,
+            )
+            with keras.StatelessScope(list(before)) as scope:
+                model.reset_metrics()
+                values = values_of(*batch)
+                others = [scope.get_current_value(each) for each in variables.others]
+            return values["loss"], (values, others)
 
-            def loss(weights: list) -> tuple:
-                pairs = zip([*self._trained, *others], [*weights, *rest], strict=True)
-                with keras.StatelessScope(list(pairs)) as scope:
-                    model.reset_metrics()
-                    values = values_of(*batch)
-                    changed = [scope.get_current_value(each) for each in others]
-                return values["loss"], (values, changed)
-
-            gradients, (values, changed) = jax.grad(loss, has_aux=True)(state[:count])
-            optimized = [*self._trained, *optimizer.variables]
-            before = [*state[:count], *state[count + len(others) :]]
-            pairs = zip(optimized, before, strict=True)
-            with keras.StatelessScope(list(pairs)) as scope:
-                optimizer.apply(gradients)
-                after = [scope.get_current_value(each) for each in optimized]
-            return [*after[:count], *changed, *after[count:]], values
+        def update(state: _State, batch: tuple) -> tuple[_State, dict]:
+            differentiated = jax.grad(loss, has_aux=True)  # by the weights
+            gradients, (values, others) = differentiated(
+                state.weights, state.others, batch
+            )
+            before = zip(
+                [*variables.weights, *variables.optimizer],
+                [*state.weights, *state.optimizer],
+                strict=True,
+            )
+            with keras.StatelessScope(list(before)) as scope:
+                model.optimizer.apply(gradients)
+                after = _State(
+                    [scope.get_current_value(each) for each in variables.weights],
+                    others,
+                    [scope.get_current_value(each) for each in variables.optimizer],
+                )
+            return after, values
 
         self._update = jax.jit(
             update, donate_argnums=0, out_shardings=_sharding(PartitionSpec())
@@ -111,26 +133,30 @@ class _Step:
 
     def __call__(self, *batch: Any) -> dict:
         """Apply an update; see :func:`training.step.model_step`."""
-        # An interrupt between both would leave variables whose arrays are gone.
+        # An interrupt in between would leave variables whose arrays are gone.
         with _interrupts_delayed():
-            self._made, values = self._update(self._state(), batch)
-            for variable, value in zip(self._variables, self._made, strict=True):
-                variable.assign(value)
+            self._assigned, values = self._update(self._state(), batch)
+            arrays = jax.tree.leaves(self._assigned)
+            variables = jax.tree.leaves(self._variables)
+            for variable, array in zip(variables, arrays, strict=True):
+                variable.assign(array)
         return values
 
-    def _state(self) -> list:
+    def _state(self) -> _State:
         """Return the values of all variables, in arrays that may be donated.
 
-        What another than this step has set is copied first: two variables may share an
-        array, such as a weight and its average, and it can be donated once.
+        A value that was set outside of this step is copied first: two variables may
+        share an array, such as a weight and its average, and an array can be donated
+        only once.
         """
         everywhere = _sharding(PartitionSpec())
-        return [
-            variable.value
-            if variable.value is made
-            else jax.device_put(np.array(variable.value), everywhere)
-            for variable, made in zip(self._variables, self._made, strict=True)
-        ]
+
+        def value_of(variable: keras.Variable, assigned: Any) -> Any:
+            if variable.value is assigned:
+                return assigned
+            return jax.device_put(np.array(variable.value), everywhere)
+
+        return jax.tree.map(value_of, self._variables, self._assigned)
 
 
 def to_device(batch: Any) -> Any:

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
@@ -90,18 +90,28 @@ def _step_of_loss(model: Captioner, loss_of: Callable, batch: tuple) -> dict:
     return {**model.get_metrics_result(), "loss": loss}
 
 
+class _Sums(NamedTuple):
+    """What a worker adds to the sums of all workers, or the sums themselves."""
+
+    gradients: list  # B_r g_r of each weight
+    loss: Any  # B_r times the mean loss
+    captions: Any  # B_r
+    ending: Any  # 1 if the worker was asked to end
+    metrics: list  # their variables, sums and counts
+
+
 def _shared_step(
     model: Captioner, workers: Workers, compile_fn: Callable | None
 ) -> Callable:
-    """Return a function that applies an update from the parts of a batch.
+    """Return a function that applies an update from the shares of a batch.
 
-    It returns metrics and ``loss`` of the global batch. `compile_fn`, if any, compiles
-    the gradient.
+    It returns metrics and ``loss`` of the global batch; :mod:`training.workers` has the
+    equation. `compile_fn`, if any, compiles the gradient.
     """
     weights = model.trainable_weights
 
     def measure(x, targets, weight=None):
-        """Return B_r g_r of each weight, B_r times the loss, and B_r."""
+        """Return gradients, loss and captions of :class:`_Sums`."""
         present = tf.reduce_any(tf.not_equal(targets, PAD), axis=1)  # (B_r,)
         captions = tf.reduce_sum(tf.cast(present, tf.float32))
         with tf.GradientTape() as tape:
@@ -109,26 +119,32 @@ def _shared_step(
             loss = captions * likelihood(model, x, targets, weight)
         gradients = tape.gradient(loss, [weight.value for weight in weights])
         # Reshaped to tensors: TensorFlow returns the embedding's gradient as slices.
-        return *(tf.reshape(g, g.shape) for g in gradients), loss, captions
+        return [tf.reshape(g, g.shape) for g in gradients], loss, captions
 
     measure = compile_fn(measure) if compile_fn else measure
 
     def step(*batch):
         model.reset_metrics()
-        measured = measure(*batch)
+        gradients, loss, captions = measure(*batch)
+        # After the measurement, which updates them.
         metrics = [v for metric in model.metrics for v in metric.variables]
-        parts = [*measured, workers.ending, *(metric.value for metric in metrics)]
-        reduced = workers.sum([tf.convert_to_tensor(value) for value in parts])
-        count = len(measured)
-        *sums, loss, captions = reduced[:count]
-        workers.ended.assign(reduced[count])
-        for variable, value in zip(metrics, reduced[count + 1 :], strict=True):
+        own = _Sums(
+            gradients,
+            loss,
+            captions,
+            tf.convert_to_tensor(workers.ending),
+            [tf.convert_to_tensor(metric.value) for metric in metrics],
+        )
+        added = workers.sum(tf.nest.flatten(own))
+        sums = tf.nest.pack_sequence_as(own, added)
+        workers.ended.assign(sums.ending)
+        for variable, value in zip(metrics, sums.metrics, strict=True):
             variable.assign(value)
         if model.hard_attention is not None:
             model.hard_attention.move_baseline()
-        captions = tf.maximum(captions, 1.0)
-        model.optimizer.apply([gradient / captions for gradient in sums])
-        return {**model.get_metrics_result(), "loss": loss / captions}
+        count = tf.maximum(sums.captions, 1.0)
+        model.optimizer.apply([gradient / count for gradient in sums.gradients])
+        return {**model.get_metrics_result(), "loss": sums.loss / count}
 
     return step
 
