@@ -25,7 +25,6 @@ def seconds_per_update(quick: bool, updates: int) -> float:
     import tensorflow as tf
 
     from benchmarks import ours, sizes, synthetic
-    from show_attend_tell.data.dataset import part_of
     from show_attend_tell.training.step_tensorflow import compiled_step
 
     chosen = sizes.chosen(quick)
@@ -33,7 +32,7 @@ def seconds_per_update(quick: bool, updates: int) -> float:
     model = ours.captioner(settings, chosen)
     rng = np.random.default_rng(1)
     annotations, tokens, targets = synthetic.batch(rng, chosen)
-    own = part_of(len(targets), *workers.part)
+    own = workers.share.rows(len(targets))
     x = {"annotations": annotations[own], "tokens": tokens[own]}
     x, y = tf.nest.map_structure(tf.constant, (x, targets[own]))
     step = compiled_step(model, settings.training, workers=workers)

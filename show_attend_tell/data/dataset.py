@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from show_attend_tell.data.batch_share import WHOLE_BATCH, BatchShare
 from show_attend_tell.data.features import Features
 from show_attend_tell.data.vocabulary import END, PAD, START, Vocabulary
 from show_attend_tell.runtime.errors import DataError
@@ -156,7 +157,7 @@ def read_views(
     rows: np.ndarray,
     rng: np.random.Generator,
     batch_size: int,
-    part: slice = slice(None),
+    own: slice = slice(None),
 ) -> np.ndarray:
     """Read each photo from a randomly chosen reader.
 
@@ -165,28 +166,22 @@ def read_views(
         rows: rows of the photos, (N,), N at most `batch_size`.
         rng: generator that chooses the readers.
         batch_size: rows of the batch; rows beyond N are zero.
-        part: rows of the batch to read and return, all by default; the choice of
+        own: rows of the batch to read and return, all by default; the choice of
             readers does not depend on it.
 
     Returns:
-        (batch_size, L, D) float16.
+        (rows of `own`, L, D) float16.
     """
-    _, locations, width = readers[0].shape
-    choice = rng.integers(len(readers), size=len(rows))[part]
-    rows = np.asarray(rows)[part]
-    count = len(range(batch_size)[part])
-    features = np.zeros((count, locations, width), np.float16)
+    _, L, D = readers[0].shape
+    choice = rng.integers(len(readers), size=len(rows))[own]
+    rows = np.asarray(rows)[own]
+    count = len(range(batch_size)[own])
+    features = np.zeros((count, L, D), np.float16)
     for number, reader in enumerate(readers):
         (chosen,) = np.nonzero(choice == number)
         if len(chosen):
             features[chosen] = reader.read(rows[chosen])
     return features
-
-
-def part_of(rows: int, number: int, count: int) -> slice:
-    """Return the rows of one of `count` equal parts; `rows` must be a multiple."""
-    size = rows // count
-    return slice(number * size, (number + 1) * size)
 
 
 class CaptionBatches:
@@ -201,8 +196,8 @@ class CaptionBatches:
         batch_size: B, the captions of a batch.
         seed: seed of the order and of the mirroring.
         few_lengths: see :func:`padded_length`.
-        part: (k, n): the batches have part k of n equal parts of their rows. All
-            parts are padded to the length of the whole batch.
+        share: the rows of each batch to read and return. All shares are padded to
+            the length of the whole batch.
         weights: how many times an epoch shows the captions of each photo, (photos,);
             once by default.
     """
@@ -215,17 +210,16 @@ class CaptionBatches:
         batch_size: int,
         seed: int,
         few_lengths: bool = False,
-        part: tuple[int, int] = (0, 1),
+        share: BatchShare = WHOLE_BATCH,
         weights: np.ndarray | None = None,
     ):
-        number, count = part
         self.captions = captions
         self.few_lengths = few_lengths
         self.seed = seed
         self.rows = np.asarray(rows)
         self.readers = tuple(readers)
         self.batch_size = batch_size
-        self.own = part_of(batch_size, number, count)
+        self.own = share.rows(batch_size)
         self.weights = np.ones(len(captions.photos))
         if weights is not None:
             self.weights = weights[captions.photos]
@@ -244,7 +238,7 @@ class CaptionBatches:
         Yields:
             Annotations (B, L, D) float16; inputs, which begin with <start>, and
             targets, which end with <end>, (B, T) int32 each; B is the size of the
-            part.
+            share.
         """
         shown = shown_items(self.weights, self.seed, epoch)
         lengths = self.captions.lengths[shown]
@@ -261,6 +255,8 @@ class CaptionBatches:
         targets = np.full((B, T), PAD, np.int32)
         for k, index in enumerate(chosen):
             ids = captions.words(index)
+            # inputs  <start> a dog  runs
+            # targets a       dog runs <end>
             inputs[k, 0] = START
             inputs[k, 1 : len(ids) + 1] = ids
             targets[k, : len(ids)] = ids

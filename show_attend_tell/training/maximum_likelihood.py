@@ -9,7 +9,9 @@ from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.training.step import captioner_step, to_device
 from show_attend_tell.training.workers import ALONE, Workers
 
-FEW = 1000  # updates of a whole training below which captions have few lengths
+# Updates of a whole training below which captions are padded to few lengths: compiling
+# a length would take longer than the steps it saves.
+FEW_UPDATES = 1000
 
 
 class Likelihood:
@@ -20,7 +22,7 @@ class Likelihood:
         model: a built model, which is compiled before the first update.
         data: the training photos.
         readers: readers of their features, see :func:`data.dataset.read_views`.
-        workers: the workers, each of which reads and computes its part of a batch.
+        workers: the workers, each of which reads and computes its share of a batch.
         loss_of: see :func:`training.step.captioner_step`.
     """
 
@@ -38,15 +40,15 @@ class Likelihood:
             data.captions, model.vocabulary, experiment.data.max_words
         )
         self.model = model
-        few = len(captions.photos) * settings.epochs < FEW * settings.batch_size
+        updates = len(captions.photos) * settings.epochs / settings.batch_size
         self.batches = CaptionBatches(
             captions,
             data.rows,
             readers,
             settings.batch_size,
             settings.seed,
-            few,
-            part=workers.part,
+            few_lengths=updates < FEW_UPDATES,
+            share=workers.share,
             weights=data.weights,
         )
         workers.require_divisible(settings.batch_size, "training.batch_size")

@@ -1,11 +1,12 @@
 """Train by reward: the model's own captions, weighted by their CIDEr and more.
 
 Self-critical sequence training (Rennie et al., CVPR 2017) follows the gradient of the
-expected reward r. For the K captions y_k generated for a photo a::
+expected reward r. For the W captions y_k generated for a photo a, and the weights
+theta::
 
-    dL/dW = -1/K sum_k (r(y_k) - b_k) d log p(y_k | a) / dW
+    dL/dtheta = -1/W sum_k (r(y_k) - b_k) d log p(y_k | a) / dtheta
 
-where the baseline b_k is the mean reward of the photo's other K - 1 captions.
+where the baseline b_k is the mean reward of the photo's other W - 1 captions.
 
 The captions are the hypotheses of a beam search, as in Cornia et al. (CVPR 2020, Sec.
 3.3). No baseline is valid for them: they are not samples of p, each depends on the
@@ -13,6 +14,8 @@ others, and the sum estimates no gradient of the expected reward. It raises the
 probability of the better hypotheses at the expense of the others.
 
 Attention stays soft, and back-propagation passes through it as in the paper.
+
+Notation: :mod:`models.lstm.attention`; P is the number of photos of an update.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,7 +24,7 @@ import numpy as np
 
 from show_attend_tell.config.captioner import DecodingSettings
 from show_attend_tell.config.settings import Experiment
-from show_attend_tell.data.dataset import part_of, read_views, shown_items
+from show_attend_tell.data.dataset import read_views, shown_items
 from show_attend_tell.data.splits import Split
 from show_attend_tell.data.vocabulary import PAD, START, Vocabulary
 from show_attend_tell.evaluation.metrics.reward import CiderReward, Reward
@@ -33,7 +36,7 @@ from show_attend_tell.training.workers import ALONE, Workers
 class SelfCritical:
     """Train on captions that the model generates for every training photo.
 
-    An update has ``batch_size / hypotheses`` photos, of which each worker has its part.
+    An update has ``batch_size / hypotheses`` photos, of which each worker has a share.
     The arguments are those of :class:`maximum_likelihood.Likelihood`.
     """
 
@@ -54,7 +57,7 @@ class SelfCritical:
         self.photos = settings.batch_size // settings.hypotheses
         workers.require_divisible(self.photos, "batch_size / hypotheses")
         self.workers = workers
-        self.part = part_of(self.photos, *workers.part)
+        self.own = workers.share.rows(self.photos)
         self.max_words = experiment.decoding.max_words
         self.reward = Reward(
             data.captions, settings.reward_bleu, settings.people_penalty
@@ -62,7 +65,7 @@ class SelfCritical:
         self.settings = settings
         self._step: Callable | None = None
 
-    graphs = 1  # compiled in the first update
+    graphs = 1  # all captions have one length, so that the first update compiles it
 
     @property
     def steps(self) -> int:
@@ -82,14 +85,16 @@ class SelfCritical:
     def _update(self, chosen: np.ndarray, rng: np.random.Generator) -> dict:
         """Generate captions of photos, reward them, and apply the gradient."""
         rows = self.data.rows[chosen]
-        features = read_views(self.readers, rows, rng, self.photos, self.part)
-        chosen = chosen[self.part]
+        # (P, L, D); P is this worker's share
+        features = read_views(self.readers, rows, rng, self.photos, self.own)
+        chosen = chosen[self.own]
         search = DecodingSettings(
             beam=self.hypotheses, max_words=self.max_words, batch_size=len(features)
         )
-        count = self.settings.epochs * len(self.data.rows)
-        written = self.model.generate(features, search, photos=count)
-        present = written.lengths > 0  # (P, K)
+        # All photos of the training, so that the search is compiled as for many.
+        photos = self.settings.epochs * len(self.data.rows)
+        written = self.model.generate(features, search, photos=photos)
+        present = written.lengths > 0  # (P, W)
         present[len(chosen) :] = False  # padding of the last batch
         rewards = np.zeros(present.shape)
         for p, k in np.argwhere(present):
@@ -97,12 +102,12 @@ class SelfCritical:
             finished = bool(written.finished[p, k])
             words = reward_words(self.model.vocabulary, tokens, finished)
             rewards[p, k] = self.reward(chosen[p], words)
-        inputs, targets = to_batch(written.tokens, present)  # (P, K, T) -> (P K, T)
+        inputs, targets = to_batch(written.tokens, present)  # (P, W, T) -> (P W, T)
         model = self.model
         if not model.decoder.shares_photos:
-            features = np.repeat(features, self.hypotheses, axis=0)  # (P K, L, D)
+            features = np.repeat(features, self.hypotheses, axis=0)  # (P W, L, D)
         x = {"annotations": features, "tokens": inputs}
-        weight = advantages(rewards, present).astype("float32").reshape(-1)  # (P K,)
+        weight = advantages(rewards, present).astype("float32").reshape(-1)  # (P W,)
         if self._step is None:
             self._step = captioner_step(model, self.settings, self.workers)
         values = self._step(*to_device((x, targets, weight)))
@@ -124,11 +129,11 @@ def to_batch(tokens: np.ndarray, present: np.ndarray) -> tuple[np.ndarray, np.nd
     """Return captions as a training batch.
 
     Args:
-        tokens: (P, K, T) ids up to <end>, then padding.
-        present: (P, K), False for ignored captions.
+        tokens: (P, W, T) ids up to <end>, then padding.
+        present: (P, W), False for ignored captions.
 
     Returns:
-        Inputs from <start> on, and targets; (P K, T) int32.
+        Inputs from <start> on, and targets; (P W, T) int32.
     """
     targets = np.where(present[..., None], tokens, PAD).reshape(-1, tokens.shape[-1])
     inputs = np.full_like(targets, START)
@@ -140,13 +145,13 @@ def advantages(rewards: np.ndarray, present: np.ndarray) -> np.ndarray:
     """Return r_k - b_k, where b_k is the mean reward of the photo's other captions.
 
     Args:
-        rewards: (P, K).
-        present: (P, K), False for ignored captions.
+        rewards: (P, W).
+        present: (P, W), False for ignored captions.
 
     Returns:
-        (P, K); 0 for ignored captions and for the only caption of a photo.
+        (P, W); 0 for ignored captions and for the only caption of a photo.
     """
     rewards = np.where(present, rewards, 0.0)
-    others = present.sum(1, keepdims=True) - 1
+    others = present.sum(1, keepdims=True) - 1  # (P, 1)
     baseline = (rewards.sum(1, keepdims=True) - rewards) / np.maximum(others, 1)
     return np.where(present & (others > 0), rewards - baseline, 0.0)

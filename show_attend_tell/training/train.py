@@ -153,7 +153,7 @@ class CaptionTask(Task):
         else:
             self.objective = Likelihood(*arguments)
         if self.model.hard_attention is not None:
-            self.model.hard_attention.share_batch(*workers.part)
+            self.model.hard_attention.share_batch(workers.share)
 
     def _digests(self, readers, runs_folder: str | Path) -> dict[str, str]:
         """Return digests of everything that the updates and the validations read."""

@@ -1,4 +1,4 @@
-"""Train synchronously on several workers, each with its part of every batch.
+"""Train synchronously on several workers, each with its share of every batch.
 
 One process is one worker with one replica. Each draws the same global batch and takes
 its rows of it. Worker r has B_r captions, and g_r, the gradient of their mean loss. An
@@ -37,6 +37,7 @@ import numpy as np
 from pydantic import Field, TypeAdapter
 
 from show_attend_tell import __version__
+from show_attend_tell.data.batch_share import BatchShare
 from show_attend_tell.runtime.errors import (
     ConfigError,
     SetupError,
@@ -80,9 +81,9 @@ class Workers:
         return self.rank == 0
 
     @property
-    def part(self) -> tuple[int, int]:
-        """The part of each batch that this worker computes, (rank, count)."""
-        return self.rank, self.count
+    def share(self) -> BatchShare:
+        """The share of each batch that this worker computes."""
+        return BatchShare(self.rank, self.count)
 
     def require_divisible(self, rows: int, name: str) -> None:
         """Raise a ConfigError unless `rows` can be divided among the workers."""
@@ -330,7 +331,7 @@ def read_configuration(text: str) -> tuple[int, list[str]]:
         values = TypeAdapter(_Configuration).validate_json(text)
         addresses = values.cluster["worker"]
         rank = values.task.index
-        addresses[rank]
+        addresses[rank]  # raises an IndexError if there is none
     except (ValueError, LookupError):
         raise SetupError(
             '`TF_CONFIG` must be {"cluster": {"worker": ["HOST:PORT", ...]}, "task": '

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refused
 
+from show_attend_tell.data.batch_share import BatchShare
 from show_attend_tell.data.dataset import (
     CaptionBatches,
     Captions,
@@ -101,11 +102,13 @@ def test_a_resumed_epoch_equals_an_uninterrupted_one(
 
 
 @given(lengths_lists, st.integers(1, 3), st.integers(1, 3), epochs)
-def test_the_parts_of_a_batch_are_its_rows(lengths, size, count, epoch):
+def test_the_shares_of_a_batch_are_its_rows(lengths, size, count, epoch):
     options = {"readers": [Reader(), Reader(offset=100)]}
     whole = make(lengths, size * count, **options).batches(epoch)
     parts = [
-        make(lengths, size * count, part=(k, count), **options).batches(epoch)
+        make(lengths, size * count, share=BatchShare(k, count), **options).batches(
+            epoch
+        )
         for k in range(count)
     ]
     for batch, *own in zip(whole, *parts, strict=True):
@@ -213,9 +216,9 @@ class Stored(Reader):
         return self.values[np.asarray(rows)]
 
 
-def test_a_part_reads_its_own_photos_only():
+def test_a_share_reads_its_own_photos_only():
     reader = Stored(np.zeros((PHOTOS, L, D), np.float16))
-    list(make([3] * 8, 8, readers=[reader], part=(1, 4)).batches(0))
+    list(make([3] * 8, 8, readers=[reader], share=BatchShare(1, 4)).batches(0))
     assert [len(rows) for rows in reader.calls] == [2]
 
 

@@ -37,7 +37,7 @@ def test_one_worker_is_alone_and_raises_its_own_fault(monkeypatch):
     monkeypatch.setenv("TF_CONFIG", configuration(0, addresses=("a:1",)))
     assert read_configuration(configuration()) == (1, ["a:1", "b:2"])
     workers = join()
-    assert workers.part == (0, 1)
+    assert workers.share.is_whole
     assert workers.is_chief
     assert workers.sum([1, 2]) == [1, 2]
     workers.raise_if_ended()

@@ -73,6 +73,7 @@ import keras
 from keras import ops
 
 from show_attend_tell.config.captioner import HardAttentionSettings
+from show_attend_tell.data.batch_share import WHOLE_BATCH, BatchShare
 from show_attend_tell.models.decoder_interface import Selection
 from show_attend_tell.models.losses import token_losses
 from show_attend_tell.models.lstm.attention import sampled_location
@@ -124,30 +125,30 @@ class HardAttention(keras.layers.Layer):
         names = ("baseline", "reward", "entropy", "sampled", "sampled_reward")
         self.means = {name: keras.metrics.Mean(name=name) for name in names}
         self.variance = Variance(name="reward_variance")
-        self.part = 0, 1
+        self.share = WHOLE_BATCH
         self.built = True
 
-    def share_batch(self, number, count):
-        """Train on part `number` of `count` equal parts of each batch from now on.
+    def share_batch(self, share: BatchShare):
+        """Train on a share of each batch from now on.
 
-        A training on the whole batch samples the same locations. Only
-        :meth:`move_baseline` then moves the baseline.
+        A training on the whole batch samples the same locations. With several shares
+        only :meth:`move_baseline` moves the baseline.
         """
-        self.part = number, count
+        self.share = share
 
     def sample_noise(self, rows, steps) -> LocationNoise:
         """Return the random numbers of a batch of R rows and T steps."""
         probability = self.settings.sampling_probability
-        number, parts = self.part
-        whole = rows * parts  # rows of all workers, whose noise is the same everywhere
-        count = 1 if self.settings.drawn_per == "minibatch" else whole
+        # The noise of all workers' rows, which is the same everywhere.
+        total = rows * self.share.count
+        count = 1 if self.settings.drawn_per == "minibatch" else total
         sampled = keras.random.uniform((count,), seed=self.generator) < probability
-        sampled = ops.broadcast_to(ops.cast(sampled, "float32"), (whole,))
-        u = keras.random.uniform((whole, steps), seed=self.generator)
-        if parts > 1:
-            part = slice(number * rows, (number + 1) * rows)
-            u = u[part]
-            sampled = sampled[part]
+        sampled = ops.broadcast_to(ops.cast(sampled, "float32"), (total,))
+        u = keras.random.uniform((total, steps), seed=self.generator)
+        if not self.share.is_whole:
+            own = self.share.rows(total)
+            u = u[own]
+            sampled = sampled[own]
         return LocationNoise(u, sampled)
 
     def surrogate(self, outputs, targets, mask):
@@ -231,15 +232,20 @@ class HardAttention(keras.layers.Layer):
             log_p = ops.sum(log_p * counted, axis=-1)  # (R, T) -> (R,)
             counted = ops.max(counted, axis=-1)  # (R, T) -> (R,)
         # Flat, as the metric would take the mean over the words of a row first.
-        log_p, counted = (ops.reshape(value, (-1,)) for value in (log_p, counted))
+        log_p = ops.reshape(log_p, (-1,))
+        counted = ops.reshape(counted, (-1,))
         self.means["sampled_reward"].update_state(log_p, sample_weight=counted)
-        if self.part[1] == 1:
+        if self.share.is_whole:
             self._move_baseline(ops.sum(log_p * counted), ops.sum(counted))
 
     def move_baseline(self):
-        """Move b by the metric of the whole batch, of which this worker has a part."""
+        """Move b by the metric of the whole batch, of which this worker has a share.
+
+        Call it after the workers have added up their metrics.
+        """
         mean = self.means["sampled_reward"]
-        self._move_baseline(*map(ops.convert_to_tensor, (mean.total, mean.count)))
+        total = ops.convert_to_tensor(mean.total)
+        self._move_baseline(total, ops.convert_to_tensor(mean.count))
 
     def _move_baseline(self, reward, count):
         mean = reward / ops.maximum(count, 1)
@@ -256,10 +262,9 @@ class Variance(keras.metrics.Metric):
 
     def __init__(self, name):
         super().__init__(name=name)
-        self.count, self.total, self.squares = (
-            self.add_variable((), "zeros", name=part)
-            for part in ("count", "total", "squares")
-        )
+        self.count = self.add_variable((), "zeros", name="count")
+        self.total = self.add_variable((), "zeros", name="total")
+        self.squares = self.add_variable((), "zeros", name="squares")
 
     def update_state(self, values, sample_weight):
         """Add values (R,) with weights (R,)."""
