@@ -33,7 +33,7 @@ def ours(
     start_tensorflow()
     from benchmarks.ours import captioner, experiment
     from show_attend_tell.data.vocabulary import END
-    from show_attend_tell.models.generator import MANY_PHOTOS
+    from show_attend_tell.models.generator import PHOTOS_FOR_XLA
 
     model = captioner(experiment(sizes, name), sizes)
     bias = np.zeros(sizes.vocabulary, np.float32)
@@ -41,10 +41,10 @@ def ours(
     model.decoder.l_o_b.assign(bias)
     annotations = synthetic.features(np.random.default_rng(2), photos, sizes)
     request = DecodingSettings(beam=beam, max_words=words, batch_size=batch)
-    model.generate(annotations[:1], request, photos=MANY_PHOTOS)  # compiles
+    model.generate(annotations[:1], request, photos=PHOTOS_FOR_XLA)  # compiles
 
     def run():
-        written = model.generate(annotations, request, photos=MANY_PHOTOS)
+        written = model.generate(annotations, request, photos=PHOTOS_FOR_XLA)
         assert (written.lengths[:, 0] == words).all()
 
     return Work(run, photos)

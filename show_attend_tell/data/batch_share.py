@@ -4,19 +4,19 @@ from typing import NamedTuple
 
 
 class BatchShare(NamedTuple):
-    """One of `count` equal shares of each batch; by default the whole batch."""
+    """One of `shares` equal parts of each batch; by default the whole batch."""
 
     number: int = 0  # of the share, from 0
-    count: int = 1
+    shares: int = 1
 
     @property
     def is_whole(self) -> bool:
         """Whether the share is the whole batch."""
-        return self.count == 1
+        return self.shares == 1
 
     def rows(self, total: int) -> slice:
-        """Return the share's rows of a batch of `total` rows, a multiple of `count`."""
-        size = total // self.count
+        """Return the share's rows of a batch of `total` rows, a multiple of `shares`."""
+        size = total // self.shares
         return slice(self.number * size, (self.number + 1) * size)
 
 

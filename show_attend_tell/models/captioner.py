@@ -89,7 +89,7 @@ class Captioner(keras.Model):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        self.settings = _made(ModelSettings, settings)
+        self.settings = _as_settings(ModelSettings, settings)
         self.vocabulary = (
             vocabulary if isinstance(vocabulary, Vocabulary) else Vocabulary(vocabulary)
         )
@@ -98,11 +98,12 @@ class Captioner(keras.Model):
         self.label_smoothing = label_smoothing
         self.doubly_stochastic = doubly_stochastic
         self.encoder_identity = encoder_identity or {}
-        self.decoding = _made(DecodingSettings, decoding)
-        self.hard = _made(HardAttentionSettings, hard)
-        self.transformer = _made(TransformerSettings, transformer)
+        self.decoding = _as_settings(DecodingSettings, decoding)
+        self.hard = _as_settings(HardAttentionSettings, hard)
+        self.transformer = _as_settings(TransformerSettings, transformer)
         self.seed = seed
-        self.compiled_parts = self._compile_fn = None
+        self.compiled_parts = None  # CompiledParts, from compile_parts
+        self._compile_fn = None  # the compiler of these
         self._create_layers()
         self.generator = Generator([self])
 
@@ -220,9 +221,11 @@ class Captioner(keras.Model):
         Returns:
             An array (N, layers, H, T, L), or None if the decoder has no heads.
         """
-        memory = self.decoder.memory(self._prepare(annotations))
+        memory = self.decoder.memory(self.scaled_annotations(annotations))
         weights = self.decoder.head_weights(tokens, memory, bias)
-        return None if weights is None else ops.convert_to_numpy(self.spread(weights))
+        if weights is None:
+            return None
+        return ops.convert_to_numpy(self.alpha_of_locations(weights))
 
     def compile_parts(self, compile_fn, precision="float32"):
         """Compile parts of the training step, leaving large products to TensorFlow.
@@ -238,26 +241,30 @@ class Captioner(keras.Model):
         """
         if self.compiled_parts is None or self._compile_fn is not compile_fn:
             self._compile_fn = compile_fn
-            self.compiled_parts = CompiledParts(
-                compile_fn and functools.cache(compile_fn)
-            )
+            compiled_once = None
+            if compile_fn is not None:
+                compiled_once = functools.cache(compile_fn)
+            self.compiled_parts = CompiledParts(compiled_once)
         self.compiled_parts = self.compiled_parts._replace(precision=precision)
 
-    def _parts(self, training):
-        return (training and self.compiled_parts) or WHOLE
+    def _parts(self, training) -> CompiledParts:
+        if training and self.compiled_parts is not None:
+            return self.compiled_parts
+        return WHOLE
 
-    def _prepare(self, features, training=False):
-        """Return the scaled annotations of stored features.
+    def scaled_annotations(self, features, training=False):
+        """Return a (B, L, D), the scaled annotations of stored features.
 
         Without attention their mean is the one location, (B, 1, D).
         """
-        # Factors outside of the compiled part: XLA draws noise again for each location.
+        # The factors are drawn outside of the compiled part, in which XLA would draw
+        # the noise again for each location.
         factors = self._factors(ops.shape(features)[0], training)
         a = self._parts(training).compiled(_scale)(features, factors)  # (B, L, D)
         return a if self.settings.attends else ops.mean(a, axis=1, keepdims=True)
 
-    def spread(self, alpha):
-        """Return alpha of the L locations; without attention (..., 1) -> (..., L)."""
+    def alpha_of_locations(self, alpha):
+        """Return alpha of all L locations; without attention (..., 1) -> (..., L)."""
         if self.settings.attends:
             return alpha
         L = self.grid[0] * self.grid[1]
@@ -323,12 +330,12 @@ class Captioner(keras.Model):
         """
         parts = self._parts(training)
         dropouts = self.dropouts(training)
-        a = self._prepare(inputs["annotations"], training)  # (P, L, D)
+        a = self.scaled_annotations(inputs["annotations"], training)  # (P, L, D)
         memory = self.decoder.memory(a, parts, dropouts)
         outputs = self.decoder.read(
             inputs["tokens"], memory, dropouts, parts, selection, samples
         )
-        return {**outputs, "alpha": self.spread(outputs["alpha"])}
+        return {**outputs, "alpha": self.alpha_of_locations(outputs["alpha"])}
 
     def compute_loss(
         self, x=None, y=None, y_pred=None, sample_weight=None, training=True
@@ -355,20 +362,22 @@ class Captioner(keras.Model):
         parts = self._parts(training)
         smoothing = self.label_smoothing if training else 0.0
         losses = token_losses(y_pred["logits"], y, smoothing, parts.compiled)
-        words = ops.sum(losses * mask, axis=-1)  # (B, T) -> (B,), or (R,)
-        attention = doubly_stochastic(y_pred["alpha"], mask)  # (B,) or (R,)
-        attention = self.doubly_stochastic * attention
+        # Both terms of L_d, of each caption: (B,), or (R,)
+        word_loss = ops.sum(losses * mask, axis=-1)
+        attention_loss = doubly_stochastic(y_pred["alpha"], mask)
+        attention_loss = self.doubly_stochastic * attention_loss
         length = ops.sum(mask, axis=-1)  # (B, T) -> (B,)
         present = ops.cast(length > 0, "float32")
         self.word_loss.update_state(
-            words / ops.maximum(length, 1), sample_weight=length
+            word_loss / ops.maximum(length, 1), sample_weight=length
         )
-        self.attention_loss.update_state(attention, sample_weight=present)
+        self.attention_loss.update_state(attention_loss, sample_weight=present)
         if self.hard_attention is not None:
-            words = words + self.hard_attention.surrogate(y_pred, y, mask)
+            word_loss = word_loss + self.hard_attention.surrogate(y_pred, y, mask)
         if sample_weight is not None:
-            words = words * ops.cast(sample_weight, words.dtype)
-        return self.caption_mean(y, words + attention, sample_weight=present)
+            word_loss = word_loss * ops.cast(sample_weight, word_loss.dtype)
+        loss = word_loss + attention_loss
+        return self.caption_mean(y, loss, sample_weight=present)
 
     def generate(self, annotations, decoding=None, seeds=None, regions=None, **options):
         """Call :meth:`reference.generator.Generator.generate` with this model alone."""
@@ -420,6 +429,8 @@ def _scale(features, factors):
     return ops.cast(features, factors.dtype) * factors
 
 
-def _made(kind, settings):
+def _as_settings(kind, values):
     """Return settings of a class, from an instance, a dictionary or None."""
-    return kind(**settings) if isinstance(settings, dict) else settings or kind()
+    if values is None:
+        return kind()
+    return kind(**values) if isinstance(values, dict) else values

@@ -5,7 +5,7 @@ runs over the mean of its probabilities, in batches of photos.
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +23,7 @@ from show_attend_tell.runtime.backend import compiled
 
 # XLA compiles a beam of 5 in 4.6 s of processor time, TensorFlow traces it in 1.1 s; a
 # photo then takes 16 ms or 22 ms (batches of 16, AVX-512), so XLA pays from 600 photos.
-MANY_PHOTOS = 500
+PHOTOS_FOR_XLA = 500
 
 _SPECIAL = {"start_id": START, "end_id": END, "pad_id": PAD}
 
@@ -61,16 +61,16 @@ def make_step(model, memory, max_words, locations, noise, region=None):
             u = state["noise"][..., :1]
             select_weights = functools.partial(sampled_location, u=u)
         bias = None
-        if region is not None:  # (B, W) -> (B, W, 1) -> (B, W, L)
-            held = ops.expand_dims(state["word"] < region.words, -1)
-            bias = ops.where(held, ops.expand_dims(region.scores, 1), 0.0)
+        if region is not None:  # (B, W, 1), (B, 1, L) -> (B, W, L)
+            is_directed = ops.expand_dims(state["word"] < region.words, -1)
+            bias = ops.where(is_directed, ops.expand_dims(region.scores, 1), 0.0)
         # logits (B, W, K), alpha (B, W, L), beta (B, W)
         out = decoder.next_word(tokens, state, memory, select_weights, bias)
         index = ops.argmax(out.context_weights, axis=-1)  # (B, W, L) -> (B, W)
         index = ops.cast(index, "int32")
         if select_weights is None:
             index = ops.full_like(index, -1)
-        alpha = model.spread(out.alpha)
+        alpha = model.alpha_of_locations(out.alpha)
         extras = {"alpha": alpha, "beta": out.beta, "locations": index}
         new_state = dict(out.state)
         if locations == "sampled":
@@ -168,35 +168,39 @@ class Generator(reference.Generator):
 
         The last batch is padded with zeros, so that one graph serves every batch and a
         photo's caption does not depend on the number of photos. From
-        :data:`MANY_PHOTOS` photos of the whole run on (`photos`, by default N) XLA
+        :data:`PHOTOS_FOR_XLA` photos of the whole run on (`photos`, by default N) XLA
         compiles the search, which changes only rounding.
         """
         N = len(annotations)
         size = decoding.batch_size
-        parts = []
-        key = static_settings(decoding), (photos or N) >= MANY_PHOTOS
-        if key not in self._searches:
-            self._searches[key] = build_search(self, *key)
+        static = static_settings(decoding)
+        xla = (photos or N) >= PHOTOS_FOR_XLA
+        if (static, xla) not in self._searches:
+            self._searches[static, xla] = build_search(self, static, xla)
+        search = self._searches[static, xla]
         temperature = ops.convert_to_tensor(np.float32(decoding.temperature))
         if regions is not None:
             scores = region_bias(regions, decoding.region_strength)  # (N, L)
             words = np.int32(decoding.words_from_region)
+        found = []
         for start in range(0, N, size):
             rows = slice(start, start + size)
-            features, numbers = (_padded(x[rows], size) for x in (annotations, noise))
+            features = _padded(annotations[rows], size)
+            numbers = _padded(noise[rows], size)
             region = None
             if regions is not None:
                 biases = _padded(scores[rows], size)
                 region = RegionBias(biases, ops.convert_to_tensor(words))
-            result = self._searches[key](features, numbers, temperature, region)
-            # (B, W, ...) -> (N or fewer, W, ...)
-            parts.append([ops.convert_to_numpy(field)[: N - start] for field in result])
+            result = search(features, numbers, temperature, region)
+            # (B, W, ...), of the last batch without the padding
+            found.append([ops.convert_to_numpy(field)[: N - start] for field in result])
         # batches of (B, W, ...) -> (N, W, ...)
-        return Hypotheses(*map(np.concatenate, zip(*parts, strict=True)))
+        return Hypotheses(*map(np.concatenate, zip(*found, strict=True)))
 
     @property
     def captioner(self):
         """The Keras captioner, if it alone reads the photo; None for several views."""
+        # Without a type: the base class has the captioner of NumPy.
         return super().captioner
 
     def prepare_search(self, features, words):
@@ -210,7 +214,9 @@ class Generator(reference.Generator):
         if self.mirror:
             views = [features[:, 0], features[:, 1]]  # (B, 2, L, D) -> two (B, L, D)
         return [
-            member.decoder.search_memory(member._prepare(views[flipped]), words)
+            member.decoder.search_memory(
+                member.scaled_annotations(views[flipped]), words
+            )
             for member, flipped in self.views()
         ]
 
@@ -221,37 +227,52 @@ class Generator(reference.Generator):
         other arguments. The region is flipped for a mirror image.
         """
         columns = self.grid[1]
-        regions = [region, region]
-        if region is not None and self.mirror:
-            mirrored = flip_locations(region.scores, columns)  # (B, L)
-            regions = [region, region._replace(scores=mirrored)]
-        parts = [
-            (
-                *make_step(m, memory, max_words, locations, noise, regions[flipped]),
-                flipped,
+        readers = []
+        start = {}
+        views = zip(self.views(), memories, strict=True)
+        for number, ((member, flipped), memory) in enumerate(views):
+            own_region = region
+            if region is not None and flipped:
+                scores = flip_locations(region.scores, columns)  # (B, L)
+                own_region = region._replace(scores=scores)
+            member_step, start[str(number)] = make_step(
+                member, memory, max_words, locations, noise, own_region
             )
-            for (m, flipped), memory in zip(self.views(), memories, strict=True)
-        ]
-        if len(parts) == 1:
-            return parts[0][:2]
+            readers.append(_Reader(member_step, bool(flipped)))
+        if len(readers) == 1:
+            return readers[0].step, start["0"]
 
         def step(tokens, state):
             log_probs = []
             states = {}
             alphas = []
             betas = []
-            for number, (member_step, _, flipped) in enumerate(parts):
-                words, states[str(number)], extras = member_step(
-                    tokens, state[str(number)]
-                )
+            for number, reader in enumerate(readers):
+                own_state = state[str(number)]
+                own_log_probs, own_state, extras = reader.step(tokens, own_state)
                 alpha = extras["alpha"]  # (B, W, L)
-                log_probs.append(words)
-                alphas.append(flip_locations(alpha, columns) if flipped else alpha)
+                if reader.is_mirrored:
+                    alpha = flip_locations(alpha, columns)
+                log_probs.append(own_log_probs)  # (B, W, K)
+                states[str(number)] = own_state
+                alphas.append(alpha)
                 betas.append(extras["beta"])  # (B, W)
-            extras = {**extras, "alpha": _mean(alphas), "beta": _mean(betas)}
+            extras = {
+                "alpha": _mean(alphas),
+                "beta": _mean(betas),
+                # Of any reader: several select no locations.
+                "locations": extras["locations"],
+            }
             return log_mean_probabilities(log_probs), states, extras
 
-        return step, {str(number): part[1] for number, part in enumerate(parts)}
+        return step, start
+
+
+class _Reader(NamedTuple):
+    """A member that reads a photo, or its mirror image."""
+
+    step: Callable  # from the function make_step
+    is_mirrored: bool
 
 
 def log_mean_probabilities(log_probs: Sequence):

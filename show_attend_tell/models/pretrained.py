@@ -52,7 +52,7 @@ PRESETS = {
     "flickr8k-lstm": FLICKR8K_LSTM,
 }
 NAMES = tuple(PRESETS)
-PACKAGED = NAMES[:2]  # also outside of a checkout
+PACKAGED = (DEFAULT, "shipped-lstm")  # also outside of a checkout
 _BODY = """\
 # {title}
 

@@ -69,7 +69,7 @@ def test_each_dropout_acts_in_training_only(rng, batch, build, attention_moves):
 def test_channels_are_dropped_at_all_locations_of_a_photo_together(rng):
     model = tiny.build(rng, channel_dropout=0.5)
     ones = np.ones((20, L, D), np.float16)
-    kept = np.asarray(model._prepare(ones, training=True))
+    kept = np.asarray(model.scaled_annotations(ones, training=True))
     assert set(np.unique(kept)) == {0.0, 2.0}
     np.testing.assert_array_equal(kept, np.broadcast_to(kept[:, :1], kept.shape))
     assert len(np.unique(kept[:, 0], axis=0)) > 1

@@ -10,7 +10,7 @@ from nightly import nightly
 from tiny_captioner import PAD, START, UNKNOWN, K, L, write
 
 from show_attend_tell.models import generator
-from show_attend_tell.models.generator import MANY_PHOTOS
+from show_attend_tell.models.generator import PHOTOS_FOR_XLA
 from show_attend_tell.reference import lstm
 from show_attend_tell.reference.generator import uniform_noise
 
@@ -31,7 +31,7 @@ def test_xla_compiles_the_search_of_many_photos_which_gives_the_same_captions(
     monkeypatch.setattr(generator, "compiled", compiled)
     model = tiny.build(np.random.default_rng(8), spread=1.0)
     how = {"method": method, "beam": 3, "seed": 5}
-    counts = (None, MANY_PHOTOS, MANY_PHOTOS - 1)
+    counts = (None, PHOTOS_FOR_XLA, PHOTOS_FOR_XLA - 1)
     few, many, _ = (write(model, photos, run=n, **how) for n in counts)
     calls = [(call.args[0].__name__, call.args[2]) for call in compiled.call_args_list]
     assert [xla for name, xla in calls if name == "search"] == [False, True]

@@ -256,7 +256,9 @@ def _collect(search: _Search, powers: np.ndarray, pad_id: int) -> Hypotheses:
     )
     exists = beams.log_probs > -np.inf  # (B, W)
     lengths = ops.where(exists, beams.lengths, 0)
-    tokens, path = (ops.cast(beams.words[..., k], "int32") for k in (0, 2))  # (B, W, T)
+    # (B, W, T, 3) -> (B, W, T)
+    tokens = ops.cast(beams.words[..., 0], "int32")
+    path = ops.cast(beams.words[..., 2], "int32")
     extras = {name: _follow(x, path) for name, x in search.extras.items()}
     return Hypotheses(
         tokens=clear_after(tokens, lengths, pad_id),

@@ -1,5 +1,6 @@
 """Write captions of photos word by word, by greedy choice or by sampling."""
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -48,11 +49,15 @@ def greedy(
     The arguments are those of :func:`models.decoding.beam.beam_search`. Returns
     hypotheses with W = 1 whose scores are their log-probabilities.
     """
+    tokens, state = first_inputs(initial_state, batch_size, start_id)
     return _write(
-        lambda tokens, state: call(step, tokens, state, forbidden),
+        functools.partial(call, step, forbidden=forbidden),
         lambda log_probs, t: ops.argmax(log_probs, axis=-1),
-        first_inputs(initial_state, batch_size, start_id),
-        (end_id, pad_id, max_words),
+        tokens,
+        state,
+        end_id=end_id,
+        pad_id=pad_id,
+        max_words=max_words,
     )
 
 
@@ -86,11 +91,15 @@ def sample(
         p = ops.softmax(log_probs / temperature, axis=-1)  # (B, 1, K)
         return sample_index(p, u)  # (B, 1)
 
+    tokens, state = first_inputs(initial_state, batch_size, start_id)
     return _write(
-        lambda tokens, state: call(step, tokens, state, forbidden),
+        functools.partial(call, step, forbidden=forbidden),
         choose,
-        first_inputs(initial_state, batch_size, start_id),
-        (end_id, pad_id, max_words),
+        tokens,
+        state,
+        end_id=end_id,
+        pad_id=pad_id,
+        max_words=max_words,
     )
 
 
@@ -118,26 +127,46 @@ def sample_index(p, u):
     return ops.where(index < K, index, ops.cast(ops.argmax(p, axis=-1), "int32"))
 
 
-def _write(next_word: Step, choose: Callable, first: tuple, rules: tuple) -> Hypotheses:
-    """Write captions with the words that ``choose`` selects."""
-    end_id, pad_id, max_words = rules
-    log_probs, _, extras = outputs = next_word(*first)
-    draft = _Draft(
+def _write(
+    step: Step,
+    choose: Callable,
+    tokens: Tensor,
+    state: dict,
+    *,
+    end_id: int,
+    pad_id: int,
+    max_words: int,
+) -> Hypotheses:
+    """Write captions with the words that ``choose`` selects.
+
+    Args:
+        step: see the package.
+        choose: (log_probs (B, 1, K), t) -> the ids of the words at step t, (B, 1).
+        tokens: inputs of the first step, (B, 1).
+        state: its state, leaves (B, 1, ...).
+        end_id: see :func:`greedy`, also for `pad_id` and `max_words`.
+        pad_id: see there.
+        max_words: see there.
+    """
+    outputs = step(tokens, state)
+    log_probs, _, extras = outputs
+    empty = _Draft(
         t=ops.zeros((), "int32"),
-        last=first[0],
-        state=first[1],
-        finished=ops.zeros_like(first[0], dtype="bool"),
-        lengths=ops.zeros_like(first[0]),
-        tokens=new_record(first[0], max_words),
+        last=tokens,
+        state=state,
+        finished=ops.zeros_like(tokens, dtype="bool"),
+        lengths=ops.zeros_like(tokens),
+        tokens=new_record(tokens, max_words),
         word_log_probs=new_record(log_probs[..., 0], max_words),
         extras=keras.tree.map_structure(lambda x: new_record(x, max_words), extras),
     )
+    # The first word is written before the loop, as its extras give the shapes of all.
+    draft = _append(empty, outputs, choose, end_id)
+    # A loop over one variable, a draft.
     (draft,) = ops.while_loop(
         lambda draft: ops.logical_not(ops.all(draft.finished)),
-        lambda draft: (
-            _append(draft, next_word(draft.last, draft.state), choose, end_id),
-        ),
-        (_append(draft, outputs, choose, end_id),),
+        lambda draft: (_append(draft, step(draft.last, draft.state), choose, end_id),),
+        (draft,),
         maximum_iterations=max_words - 1,
     )
     return _collect(draft, pad_id)
@@ -145,7 +174,7 @@ def _write(next_word: Step, choose: Callable, first: tuple, rules: tuple) -> Hyp
 
 def _append(draft: _Draft, outputs, choose: Callable, end_id: int) -> _Draft:
     """Add the chosen word to every caption that has not ended."""
-    log_probs, state, extras = outputs  # (B, W, K), leaves (B, W, ...)
+    log_probs, state, extras = outputs  # (B, 1, K), leaves (B, 1, ...)
     word = ops.cast(choose(log_probs, draft.t), "int32")  # (B, 1, K) -> (B, 1)
     added = pick(ops.squeeze(log_probs, 1), word)  # (B, K) -> (B, 1)
     unfinished = ops.cast(ops.logical_not(draft.finished), "int32")  # (B, W)

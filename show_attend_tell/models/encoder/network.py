@@ -40,7 +40,7 @@ from show_attend_tell.runtime.machine import instruction_sets
 _CHANNELS = 3
 _BLOCK = 8  # photos encoded together by faster convolutions
 # Compiling them takes 7 s of processor time; they save 75 ms a photo of VGG16.
-MANY_PHOTOS = 200
+PHOTOS_FOR_WINOGRAD = 200
 
 
 class Encoder:
@@ -83,11 +83,12 @@ class Encoder:
     def expect(self, photos: int) -> None:
         """Prepare for encoding a number of photos.
 
-        From :data:`MANY_PHOTOS` on, TensorFlow compiles faster convolutions for them on
-        a processor, see :mod:`models.encoder.winograd`; features differ by rounding.
+        From :data:`PHOTOS_FOR_WINOGRAD` on, TensorFlow compiles faster convolutions for
+        them on a processor, see :mod:`models.encoder.winograd`; features differ by
+        rounding.
         """
         self.expected = max(photos, self.expected)
-        if self._encode_block or photos < MANY_PHOTOS or accelerators():
+        if self._encode_block or photos < PHOTOS_FOR_WINOGRAD or accelerators():
             return
         if keras.backend.backend() != "tensorflow":
             return
@@ -126,11 +127,11 @@ class Encoder:
             (B, L, D) float32; with `mirror` (B, 2, L, D), photo and mirror image.
         """
         squares = np.asarray(squares, np.uint8)
-        parts = []
-        done = 0
         if mirror:
             views = (squares, squares[:, :, ::-1])
             return np.stack([self.encode(view) for view in views], axis=1)
+        parts = []
+        done = 0
         if self._encode_block:
             done = len(squares) - len(squares) % _BLOCK
             parts = [
@@ -227,7 +228,8 @@ def _build_network(settings: EncoderSettings) -> keras.Model:
     ours = settings.network == "SceneNet"
     source = settings.weights
     known = ["scenes", "none"] if ours else ["imagenet", "none"]
-    known += ["imagenet_8bit"] * (settings.network == "VGG16")
+    if settings.network == "VGG16":
+        known.append("imagenet_8bit")
     is_file = source not in BUILT_IN_WEIGHTS
     if is_file:
         require_current(source, ModelFileError)

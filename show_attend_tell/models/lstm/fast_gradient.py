@@ -52,7 +52,7 @@ exp overflows in float32 from 88; P and s are clipped to +-43, far beyond where 
 
 import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 from keras import ops
@@ -69,20 +69,20 @@ from show_attend_tell.models.lstm.attention import (
 class Weights(NamedTuple):
     """The tensors that every step reads, or their gradients."""
 
-    annotations: object  # a, (B, L, D)
-    projected: object  # P, (B, L, A)
-    kernel: object  # [W_h, U, w_beta], (n, A + 4n + 1); no w_beta: beta = 1
-    w_att: object  # w, (A,)
-    lstm_z: object  # V, (D, 4n)
-    b_beta: object  # b, (1,)
+    annotations: Any  # a, (B, L, D)
+    projected: Any  # P, (B, L, A)
+    kernel: Any  # [W_h, U, w_beta], (n, A + 4n + 1); no w_beta: beta = 1
+    w_att: Any  # w, (A,)
+    lstm_z: Any  # V, (D, 4n)
+    b_beta: Any  # b, (1,)
 
 
 class Constants(NamedTuple):
     """The weights, and what is computed from them once for all steps."""
 
     weights: Weights
-    exp_projected: object  # exp(2P), (B, L, A)
-    kernel_t: object = None  # the kernel's transpose, of the backward steps
+    exp_projected: Any  # exp(2P), (B, L, A)
+    kernel_t: Any = None  # the kernel's transpose, of the backward steps
 
 
 # What a step returns is stacked over the steps; every field then leads with T.
@@ -91,33 +91,33 @@ class Constants(NamedTuple):
 class Saved(NamedTuple):
     """The values that a forward step saves for the backward step."""
 
-    h: object  # h_{t-1}, (B, n)
-    c: object  # c_{t-1}, (B, n)
-    state: object  # s, (B, A)
-    alpha: object  # (B, L)
-    context_weights: object  # l, (B, L)
-    gradient_share: object  # q, (B, 1)
-    z: object  # (B, D)
-    beta: object  # (B, 1)
-    gates: object  # i, f, o, g and tanh(c_t) side by side, (B, 5n)
+    h: Any  # h_{t-1}, (B, n)
+    c: Any  # c_{t-1}, (B, n)
+    state: Any  # s, (B, A)
+    alpha: Any  # (B, L)
+    context_weights: Any  # l, (B, L)
+    gradient_share: Any  # q, (B, 1)
+    z: Any  # (B, D)
+    beta: Any  # (B, 1)
+    gates: Any  # i, f, o, g and tanh(c_t) side by side, (B, 5n)
 
 
 class Cotangents(NamedTuple):
     """The cotangents of the outputs of :func:`unroll`, of one step."""
 
-    h: object  # (B, n)
-    z_hat: object  # (B, D)
-    alpha: object  # (B, L)
-    context_weights: object  # dl, (B, L)
-    beta: object  # (B,)
+    h: Any  # (B, n)
+    z_hat: Any  # (B, D)
+    alpha: Any  # (B, L)
+    context_weights: Any  # dl, (B, L)
+    beta: Any  # (B,)
 
 
 class StepGradients(NamedTuple):
     """The cotangents that a backward step leaves for the sums after the loop."""
 
-    products: object  # [ds, du, dv], (B, A + 4n + 1)
-    z: object  # (B, D)
-    e: object  # (B, L)
+    products: Any  # [ds, du, dv], (B, A + 4n + 1)
+    z: Any  # (B, D)
+    e: Any  # (B, L)
 
 
 def unroll(

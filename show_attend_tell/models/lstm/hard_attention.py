@@ -140,7 +140,7 @@ class HardAttention(keras.layers.Layer):
         """Return the random numbers of a batch of R rows and T steps."""
         probability = self.settings.sampling_probability
         # The noise of all workers' rows, which is the same everywhere.
-        total = rows * self.share.count
+        total = rows * self.share.shares
         count = 1 if self.settings.drawn_per == "minibatch" else total
         sampled = keras.random.uniform((count,), seed=self.generator) < probability
         sampled = ops.broadcast_to(ops.cast(sampled, "float32"), (total,))

@@ -52,10 +52,14 @@ class HeadAttention(MatrixLayer):
         super().__init__(**kwargs)
         self.width = width
         self.heads = heads
-        self.w_q, self.w_k, self.w_v, self.w_o = (
-            self.matrix(f"w_{part}", width, width, seeds) for part in "qkvo"
-        )
-        self.b_q, self.b_v, self.b_o = (self.bias(f"b_{part}", width) for part in "qvo")
+        # Saved models have these names in this order.
+        self.w_q = self.matrix("w_q", width, width, seeds)
+        self.w_k = self.matrix("w_k", width, width, seeds)
+        self.w_v = self.matrix("w_v", width, width, seeds)
+        self.w_o = self.matrix("w_o", width, width, seeds)
+        self.b_q = self.bias("b_q", width)
+        self.b_v = self.bias("b_v", width)
+        self.b_o = self.bias("b_o", width)
         self.built = True
 
     def queries(self, x, precision="float32"):
@@ -87,7 +91,8 @@ class HeadAttention(MatrixLayer):
         Returns:
             The joined heads (B, R, d) and their weights (B, H, R, L), which sum to 1.
         """
-        scores = ops.matmul(self.head_values(q), keys)  # (B, H, R, L)
+        q_heads = ops.transpose(self._heads_of(q), (0, 2, 1, 3))  # (B, H, R, d_h)
+        scores = ops.matmul(q_heads, keys)  # (B, H, R, L)
         weights = _softmax(scores, bias, axis=-1)
         heads = ops.matmul(weights, values)  # (B, H, R, L) @ -> (B, H, R, d_h)
         joined = ops.transpose(heads, (0, 2, 1, 3))  # (B, R, H, d_h)
@@ -98,14 +103,14 @@ class HeadAttention(MatrixLayer):
         return ops.transpose(self._heads_of(keys), (0, 2, 3, 1))
 
     def head_values(self, values):
-        """Return values (B, L, d), or queries, as (B, H, L, d_h)."""
+        """Return values (B, L, d) as (B, H, L, d_h)."""
         return ops.transpose(self._heads_of(values), (0, 2, 1, 3))
 
     def attend_unprojected(self, q, m, bias=None, precision="float32"):
         """Attend to m (P, L, d) as :meth:`attend` does, without its keys and values.
 
         The R queries and the means of m are projected in place of the L locations,
-        which takes fewer operations for R H < d::
+        which takes fewer operations for R H < d + R::
 
             weights_j = softmax(q_j (W_j^K)^T m^T)
             head_j = (weights_j m) W_j^V + b_j
@@ -156,8 +161,9 @@ class HeadAttention(MatrixLayer):
 def _softmax(scores, bias, axis):
     """Return the softmax in float32, of half precision too."""
     scores = ops.cast(scores, "float32")
-    if scores.shape[axis] == 1:  # of which Keras warns
-        return scores - scores + 1.0  # queries and keys have a gradient, 0
+    if scores.shape[axis] == 1:  # Keras warns of a softmax over one value, 1
+        # Not ones: queries and keys must have a gradient, which is 0.
+        return scores - scores + 1.0
     if bias is not None:
         scores = scores + ops.cast(bias, "float32")
     return ops.softmax(scores, axis=axis)

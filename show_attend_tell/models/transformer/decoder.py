@@ -170,12 +170,17 @@ class TransformerDecoder(MatrixLayer):
         return x, weights
 
     def _is_read_unprojected(self, tokens, m):
-        """Return whether reading m itself takes fewer operations than its keys."""
+        """Return whether reading m itself takes fewer operations than its keys.
+
+        For each location, R rows and H heads, keys and values take 2 d (d + R)
+        multiplications, of which 2 d d project the location. Read itself it takes
+        2 d H R: each head multiplies all of its d channels.
+        """
         d = self.settings.width
         B, T = tokens.shape
         P = m.shape[0]
-        rows = B // P * T if B and P else T  # words of all captions of a photo
-        return rows * self.settings.heads < d + rows
+        R = B // P * T if B and P else T  # words of all captions of a photo
+        return self.settings.heads * R < d + R
 
     def search_memory(self, annotations, words: int | None) -> Memory:
         """Return :meth:`memory`; the number of words does not matter."""
@@ -199,8 +204,7 @@ class TransformerDecoder(MatrixLayer):
 
         `bias`, (B, L) or (B, W, L), is added to the scores of every head.
         """
-        # (B, W)
-        t = state["t"]
+        t = state["t"]  # (B, W)
         layers = []
         table = sinusoids(
             np.arange(state["words"][0].keys.shape[2]), self.settings.width
@@ -224,7 +228,7 @@ class TransformerDecoder(MatrixLayer):
 
     def _alpha(self, weights):
         """Return the attention to show, (B, R, L), of each layer's (B, H, R, L)."""
-        heads = weights[self.settings.alpha_layer - 1]
+        heads = weights[self.settings.alpha_layer - 1]  # layer 0 is the last, [-1]
         head = self.settings.alpha_head
         return heads[:, head - 1] if head else ops.mean(heads, axis=1)
 
@@ -236,7 +240,8 @@ class TransformerDecoder(MatrixLayer):
         """Return the logits of the next word, (..., d) -> (..., K)."""
         if self.settings.norm == "pre":
             x = self.output_norm(x)
-        matrix = self.l_o if not self.settings.tie_output else self.embedding
         if self.settings.tie_output:
-            matrix = ops.transpose(matrix)  # (K, d) -> (d, K)
+            matrix = ops.transpose(self.embedding)  # (K, d) -> (d, K)
+        else:
+            matrix = self.l_o
         return product(x, matrix, precision) + self.l_o_b

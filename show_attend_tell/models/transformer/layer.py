@@ -110,14 +110,10 @@ class TransformerLayer(MatrixLayer):
 
         def sublayer(y):
             words = self.words
-            old = cache
             new = WordKeys(words.keys(y), words.values(y))  # (B, W, d) each
-            # (B, W, 1, d) at row t of (B, W, T, d)
             grown = WordKeys(
-                *(
-                    ops.where(is_new, ops.expand_dims(ops.cast(n, o.dtype), 2), o)
-                    for n, o in zip(new, old, strict=True)
-                )
+                keys=_with_row(cache.keys, new.keys, is_new),
+                values=_with_row(cache.values, new.values, is_new),
             )
             joined = words.attend_cached(words.queries(y), *grown, bias)
             return words.output(joined), grown
@@ -171,3 +167,9 @@ class TransformerLayer(MatrixLayer):
         value, second = sublayer(norm(x) if self.is_pre else x)
         x = x + dropout(value)
         return (x if self.is_pre else norm(x)), second
+
+
+def _with_row(rows, row, is_new):
+    """Return (B, W, T, d) with `row` (B, W, d) where `is_new` (B, W, T, 1)."""
+    row = ops.expand_dims(ops.cast(row, rows.dtype), 2)  # -> (B, W, 1, d)
+    return ops.where(is_new, row, rows)

@@ -99,7 +99,7 @@ def encoders():
     few, many = Encoder(VGG), Encoder(VGG)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(winograd, "LEAST_CHANNELS", 2)
-        patch.setattr(encoder_module, "MANY_PHOTOS", 20)
+        patch.setattr(encoder_module, "PHOTOS_FOR_WINOGRAD", 20)
         few.expect(19)
         many.expect(20)
     return few, many

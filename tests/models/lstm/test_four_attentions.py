@@ -33,7 +33,7 @@ def as_written(model):
 
 def searched(model, photos, tokens):
     """Return alpha and logits of the steps of a search over given words."""
-    memory = model.decoder.search_memory(model._prepare(photos), None)
+    memory = model.decoder.search_memory(model.scaled_annotations(photos), None)
     state = model.decoder.start(memory, tokens.shape[1])
     # A beam of one hypothesis, (B, n) -> (B, 1, n).
     state = {name: ops.expand_dims(value, 1) for name, value in state.items()}
@@ -41,7 +41,9 @@ def searched(model, photos, tokens):
     for t in range(tokens.shape[1]):
         out = model.decoder.next_word(tokens[:, t : t + 1], state, memory)
         state = out.state
-        steps.append(arrays({"alpha": model.spread(out.alpha), "logits": out.logits}))
+        steps.append(
+            arrays({"alpha": model.alpha_of_locations(out.alpha), "logits": out.logits})
+        )
     # T of (B, 1, ...) -> (B, T, ...)
     return {
         name: np.concatenate([step[name] for step in steps], axis=1)
@@ -63,7 +65,7 @@ def test_four_implementations_of_attention_agree(rng, variant):
     tokens, _ = tiny.captions(rng, lengths=(4, 4, 4))
     expected = tiny.expected(model, photos, tokens)
     assert isinstance(
-        model.decoder.search_memory(model._prepare(photos), None).projected,
+        model.decoder.search_memory(model.scaled_annotations(photos), None).projected,
         ExponentialProjection,
     )
     assert_same(tiny.outputs_of(model, photos, tokens), expected)

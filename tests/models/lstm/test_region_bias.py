@@ -7,7 +7,7 @@ from checks import assert_hypotheses_are_read
 from tiny_captioner import L, write
 
 from show_attend_tell.models import generator
-from show_attend_tell.models.generator import MANY_PHOTOS
+from show_attend_tell.models.generator import PHOTOS_FOR_XLA
 from show_attend_tell.models.lstm import decoder
 from show_attend_tell.reference import lstm
 
@@ -28,7 +28,7 @@ def shares():
     ("words", "s", "run"),
     [
         *((0, 0.7, None), (2, 0.7, None), (0, 4.0, None)),
-        pytest.param(0, 4.0, MANY_PHOTOS, marks=pytest.mark.slow),
+        pytest.param(0, 4.0, PHOTOS_FOR_XLA, marks=pytest.mark.slow),
     ],
 )
 def test_a_caption_of_a_region_has_the_numbers_of_the_oracle(

@@ -36,7 +36,7 @@ def test_later_words_change_no_earlier_output_to_the_last_bit(model, batch):
 def written(model, annotations, words, bias=None):
     """Return (B, W, T, ...) logits, alpha and beta of words (B, W, T) one by one."""
     decoder = model.decoder
-    memory = decoder.memory(model._prepare(annotations))
+    memory = decoder.memory(model.scaled_annotations(annotations))
     state = keras.tree.map_structure(
         lambda x: ops.repeat(ops.expand_dims(x, 1), words.shape[1], axis=1),
         decoder.start(memory, T + 2),
@@ -74,14 +74,14 @@ def test_a_region_changes_the_scores_of_every_head_and_layer(rng, model):
     logits, alpha, _ = written(model, a, words, bias)
     np.testing.assert_allclose(logits[:, 0], expected["logits"], **TOLERANCE)
     np.testing.assert_allclose(alpha[:, 0], expected["alpha"], **TOLERANCE)
-    memory = model.decoder.memory(model._prepare(a))
+    memory = model.decoder.memory(model.scaled_annotations(a))
     found = model.decoder.head_weights(words[:, 0], memory, bias[:, 0])
     np.testing.assert_allclose(found, expected["heads"], **TOLERANCE)
 
 
 def test_alpha_is_a_head_or_the_mean_over_the_heads_of_the_chosen_layer(rng, batch):
     model = tiny.build(rng)
-    memory = model.decoder.memory(model._prepare(batch[0]))
+    memory = model.decoder.memory(model.scaled_annotations(batch[0]))
     heads = arrays(model.decoder.head_weights(batch[1], memory))
     assert heads.shape == (B, N, H, T, L)
     for layer, shown in ((0, N), (1, 1), (2, 2)):
