@@ -15,7 +15,7 @@ class BatchShare(NamedTuple):
         return self.shares == 1
 
     def rows(self, total: int) -> slice:
-        """Return the share's rows of a batch of `total` rows, a multiple of `shares`."""
+        """Return its rows of a batch of `total` rows, a multiple of `shares`."""
         size = total // self.shares
         return slice(self.number * size, (self.number + 1) * size)
 

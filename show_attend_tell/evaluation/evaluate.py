@@ -126,21 +126,23 @@ def evaluate(
             raise EvaluationError(f"`beam` must be at least 1. Received: {beam}")
         decoding = dataclasses.replace(decoding, beam=beam)
     folder = Path(runs_folder) / experiment.name
-    models = folder / runs.MODEL if model is None else model
+    own_model = folder / runs.MODEL
+    models = own_model if model is None else model
     models = [models] if isinstance(models, str | Path) else models
     files = [model_path(str(file), runs_folder) for file in models]
     split, photos = _photos_of_split(experiment, work, split)
     generator = load_generator(files, mirror, reranker)
-    reranker = generator.reranker_file(decoding)
+    ranked_by = generator.reranker_file(decoding)
     identity = generator.encoder_identity
     with contextlib.ExitStack() as stack:
-        reader = open_features(experiment, work, identity=identity)
-        stack.enter_context(reader)
-        (data,) = load_splits(experiment, work, [split], reader)
+        features = open_features(experiment, work, identity=identity)
+        stack.enter_context(features)
+        (data,) = load_splits(experiment, work, [split], features)
+        reader: Features | ViewsReader = features
         if mirror:
-            views = open_mirror(experiment, work, reader, data)
-            stack.callback(views.close)
-            reader = ViewsReader(reader, views)
+            mirrored = open_mirror(experiment, work, features, data)
+            stack.callback(mirrored.close)
+            reader = ViewsReader(features, mirrored)
         people = None
         if boxes is not None:
             people = read_boxes(boxes, [photo.id for photo in data.photos])
@@ -149,15 +151,14 @@ def evaluate(
         started = time.monotonic()
         generated = _generate(generator, reader, data, decoding, people, progress)
     seconds = round(time.monotonic() - started, 1)
-    suffix = f"-beam-{decoding.beam}" if decoding != experiment.decoding else ""
-    if len(files) > 1:
-        suffix += f"-ensemble-{len(files)}"
-    elif files[0].resolve() != (folder / runs.MODEL).resolve():
-        named = files[0] if files[0].name != runs.MODEL else files[0].parent
-        suffix += f"-model-{named.stem}"
-    suffix += "-mirror" if mirror else ""
-    suffix += "" if reranker is None else "-reranked"
-    suffix += "".join(f"-{part}" for part in location_parts(decoding))
+
+    parts = _name_parts(experiment, decoding, files, own_model)
+    if mirror:
+        parts.append("mirror")
+    if ranked_by is not None:
+        parts.append("reranked")
+    parts += location_parts(decoding)
+    suffix = "".join(f"-{part}" for part in parts)
     folder.mkdir(parents=True, exist_ok=True)
     captions = generated.captions
     log_probs = [round(log_prob, _DIGITS) for log_prob in generated.log_probs]
@@ -166,14 +167,18 @@ def evaluate(
         for (photo, caption), log_prob in zip(captions.items(), log_probs, strict=True)
     ]
     runs.write_json(folder / f"captions-{split}{suffix}.json", entries)
-    made = _experiment_record(experiment, folder)
-    made["model"] = ", ".join(map(str, files))
-    made |= {"mirror": True} if mirror else {}
-    if reranker is not None:
-        made |= {"reranker": str(reranker), "rerank_weight": decoding.rerank_weight}
-    made |= decoding_record(decoding) | {"seconds": seconds}
+
+    origin = _experiment_record(experiment, folder)
+    origin["model"] = ", ".join(map(str, files))
+    if mirror:
+        origin["mirror"] = True
+    if ranked_by is not None:
+        origin["reranker"] = str(ranked_by)
+        origin["rerank_weight"] = decoding.rerank_weight
+    origin |= decoding_record(decoding)
+    origin["seconds"] = seconds
     if generated.attention_entropy is not None:
-        made["attention_entropy"] = generated.attention_entropy
+        origin["attention_entropy"] = generated.attention_entropy
     notes = generated.notes
     if missing := [photo.id for photo in photos if photo.id not in captions]:
         absent = f"{len(missing)} photos of {split} without features or captions"
@@ -184,13 +189,31 @@ def evaluate(
         data.photos,
         tokenizer,
         spice,
-        made,
-        generated.pointing,
-        generated.regions,
-        notes,
+        origin,
+        pointing=generated.pointing,
+        regions=generated.regions,
+        notes=notes,
     )
     runs.write_json(folder / f"scores{suffix}.json", report.to_dict())
     return report
+
+
+def _name_parts(
+    experiment: Experiment,
+    decoding: DecodingSettings,
+    files: Sequence[Path],
+    own_model: Path,
+) -> list[str]:
+    """Return the parts of file names that tell a beam and models from the run's own."""
+    parts = []
+    if decoding != experiment.decoding:
+        parts.append(f"beam-{decoding.beam}")
+    if len(files) > 1:
+        parts.append(f"ensemble-{len(files)}")
+    elif files[0].resolve() != own_model.resolve():
+        named = files[0] if files[0].name != runs.MODEL else files[0].parent
+        parts.append(f"model-{named.stem}")
+    return parts
 
 
 def score_file(
@@ -224,12 +247,12 @@ def score_file(
             f"{path}: split {split!r} has no photo with captions; choose another split"
         )
     captions = read_captions(file, [photo.id for photo in photos])
-    origin = {"captions": str(file)}
+    origin: dict[str, object] = {"captions": str(file)}
     if runs_folder is None:
         return make_report("captions", captions, photos, tokenizer, spice, origin)
     folder = Path(runs_folder) / experiment.name
-    made = _experiment_record(experiment, folder) | origin
-    report = make_report("captions", captions, photos, tokenizer, spice, made)
+    origin = _experiment_record(experiment, folder) | origin
+    report = make_report("captions", captions, photos, tokenizer, spice, origin)
     folder.mkdir(parents=True, exist_ok=True)
     suffix = f"-captions-{Path(file).stem}"
     entries = [{"image_id": photo, "caption": text} for photo, text in captions.items()]
@@ -242,12 +265,12 @@ def score_file(
 def _experiment_record(experiment: Experiment, folder: Path) -> dict[str, object]:
     """Return what scores record of their experiment.
 
-    These are the settings, too, if the run folder has none: nothing was trained in it.
+    The settings are part of it if the run folder has none: nothing was trained in it.
     """
-    made: dict[str, object] = {"experiment": experiment.name}
+    record: dict[str, object] = {"experiment": experiment.name}
     if not (folder / runs.SETTINGS).exists():
-        made["settings"] = experiment_to_dict(experiment)
-    return made
+        record["settings"] = experiment_to_dict(experiment)
+    return record
 
 
 def _photos_of_split(

@@ -1,6 +1,7 @@
 """Run a model again where objects have boxes: layers, hidden places and regions."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -76,6 +77,16 @@ def _inputs(model: Captioner, captions: list[list[str]]) -> np.ndarray:
     return inputs[:, :longest]
 
 
+class _Probe(NamedTuple):
+    """A mention of an object, and the locations that are in its boxes."""
+
+    photo: str  # its id
+    row: int  # of its features
+    words: list[str]  # of the caption
+    step: int  # of the name's last word
+    inside: np.ndarray  # (L,) bool
+
+
 def hide_places(
     model: Captioner,
     reader: Features | ViewsReader,
@@ -93,45 +104,54 @@ def hide_places(
     """
     rng = np.random.default_rng(0)
     falls = {photo: [] for photo in targets}
-    mentions = []
+    probes = []
     for photo, row in zip(data.photos, data.rows, strict=True):
         if target := targets.get(photo.id):
             words = captions[photo.id].split()
             centres = pointing.cell_centres(model.grid, target.region)
             for _, step, boxes in pointing.find_mentions(words, target):
                 inside = pointing.is_inside(boxes, centres)
-                mentions.append((photo.id, row, words, step, inside))
-    for start in range(0, len(mentions), _BATCH):
-        part = zip(*mentions[start : start + _BATCH], strict=True)
-        ids, rows, words, steps, inside = part
-        annotations = reader.read(rows)  # (B, L, D)
-        inside = np.stack(inside)  # (B, L)
+                probes.append(_Probe(photo.id, row, words, step, inside))
+    for start in range(0, len(probes), _BATCH):
+        batch = probes[start : start + _BATCH]
+        words = [probe.words for probe in batch]
+        steps = [probe.step for probe in batch]
+        inside = np.stack([probe.inside for probe in batch])  # (B, L)
+        annotations = reader.read([probe.row for probe in batch])  # (B, L, D)
         log_p, alpha = _read_words(model, annotations, words, steps)  # (B,), (B, L)
         after = []
+        # The locations to hide first have the largest values, see pointing.HIDDEN.
         for order in (inside, smooth(alpha, model.grid), rng.random(inside.shape)):
+            # The rank of each location, from 0: the order of an order.
             ranks = (-1.0 * order).argsort(axis=1, kind="stable").argsort(axis=1)
             seen = (ranks >= inside.sum(axis=1, keepdims=True))[..., None]  # (B, L, 1)
             means = (annotations * seen).sum(axis=1, keepdims=True)
             means /= np.maximum(seen.sum(axis=1, keepdims=True), 1)  # (B, 1, D)
             changed = np.where(seen, annotations, means)
             after.append(_read_words(model, changed, words, steps)[0])
-        for photo, fall in zip(ids, (log_p - after).T, strict=True):
-            falls[photo].append(fall)
+        # three of (B,) -> (B, 3)
+        for probe, fall in zip(batch, (log_p - after).T, strict=True):
+            falls[probe.photo].append(fall)
     return {photo: np.reshape(each, (-1, 3)) for photo, each in falls.items()}
 
 
 def _read_words(model, annotations, captions, steps) -> tuple[np.ndarray, np.ndarray]:
     """Return log p of one word of each caption in nats, (B,), and its alpha, (B, L)."""
     outputs = model({"annotations": annotations, "tokens": _inputs(model, captions)})
-    each = np.arange(len(captions)), np.array(steps)
-    logits, alpha = (np.asarray(outputs[key])[each] for key in ("logits", "alpha"))
+    rows = np.arange(len(captions))
+    logits = np.asarray(outputs["logits"])[rows, steps]  # (B, T, K) -> (B, K)
+    alpha = np.asarray(outputs["alpha"])[rows, steps]  # (B, T, L) -> (B, L)
     ids = [model.vocabulary.encode(w)[t] for w, t in zip(captions, steps, strict=True)]
-    return logits[each[0], ids] - np.logaddexp.reduce(logits, axis=1), alpha
+    return logits[rows, ids] - np.logaddexp.reduce(logits, axis=1), alpha
 
 
-# A region to caption: row of the photo in the feature file, name of the object in the
-# region, name of the object named first without a region, and shares (L,).
-_Request = tuple[int, str, str | None, np.ndarray]
+class _Request(NamedTuple):
+    """A region of a photo to caption."""
+
+    row: int  # of the photo's features
+    name: str  # of the object in the region
+    first: str | None  # the name that the caption of the whole photo has first
+    shares: np.ndarray  # (L,), see data.region.cell_shares
 
 
 def measure_regions(
@@ -158,22 +178,24 @@ def measure_regions(
     hits: list[bool] = []
     for start in range(0, len(requests), decoding.batch_size):
         block = requests[start : start + decoding.batch_size]
-        rows, wanted, _, regions = zip(*block, strict=True)
         hypotheses = model.generate(
-            reader.read(rows),
+            reader.read([request.row for request in block]),
             decoding,
             seeds=[(decoding.seed, start + k) for k in range(len(block))],
-            regions=np.stack(regions),
+            regions=np.stack([request.shares for request in block]),
         )
-        for name, words in zip(wanted, best_words(model, hypotheses), strict=True):
-            hits.append(first_name(words, names) == name)
+        for request, words in zip(block, best_words(model, hypotheses), strict=True):
+            hits.append(first_name(words, names) == request.name)
     others = [
         hit
-        for hit, (_, name, plain, _) in zip(hits, requests, strict=True)
-        if plain not in (None, name)
+        for hit, request in zip(hits, requests, strict=True)
+        if request.first not in (None, request.name)
     ]
-    shares = [sum(each) / len(each) if each else None for each in (hits, others)]
-    return dict(zip(("region_control", "region_other"), shares, strict=True))
+    return {"region_control": _share(hits), "region_other": _share(others)}
+
+
+def _share(hits: Sequence[bool]) -> float | None:
+    return sum(hits) / len(hits) if hits else None
 
 
 def _requests(
@@ -190,12 +212,12 @@ def _requests(
         x0, y0, x1, y1 = targets[photo.id].region
         corner = np.array([x0, y0] * 2)
         size = np.array([x1 - x0, y1 - y0] * 2)
-        plain = first_name(captions[photo.id].split(), names)
+        first = first_name(captions[photo.id].split(), names)
         for item in photo.objects:
             box = np.clip((np.array(item["box"]) - corner) / size, 0, 1).tolist()
             if box[0] < box[2] and box[1] < box[3]:
                 shares = cell_shares(tuple(box), grid)
-                yield int(row), item["name"], plain, shares
+                yield _Request(int(row), item["name"], first, shares)
 
 
 def first_name(words: Sequence[str], names: Collection[str]) -> str | None:

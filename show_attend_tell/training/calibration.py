@@ -39,7 +39,7 @@ from show_attend_tell.training.confidence import (
 )
 from show_attend_tell.training.reranking import describe_split
 
-LEAST = 8  # validation photos, and pictures of a set
+MIN_PHOTOS = 8  # validation photos, and pictures of a set
 _BATCH = 16  # pictures whose captions are generated together
 _CLOSE_UP = (0.12, 0.25)  # side as a share of the photo's shorter side
 
@@ -92,9 +92,9 @@ def calibrate(
     rng = np.random.default_rng(0)  # of the photos, the close-ups and the halves
     with open_features(experiment, work, identity=encoder.identity()) as reader:
         train, val = load_splits(experiment, work, ["train", "val"], reader)
-        if len(val.photos) < 2 * LEAST:
+        if len(val.photos) < 2 * MIN_PHOTOS:
             raise ModelFileError(
-                f"the validation split must have at least {2 * LEAST} photos. "
+                f"the validation split must have at least {2 * MIN_PHOTOS} photos. "
                 f"Received: {len(val.photos)}; prepare more"
             )
         rows = rng.permutation(len(val.photos))[:count]
@@ -106,19 +106,20 @@ def calibrate(
             "close-ups": (_close_up(x, size, rng) for x in _load(files)),
             **others,
         }
+        # Draws the close-ups: before the halves are drawn from the same generator.
         squares = {name: _squares(encoder, name, x) for name, x in pictures.items()}
         describe = functools.partial(describe_photos, grid=captioner.grid)
         g = describe_split(reader, train, describe)
         space = fit_photo_space(g, train.captions, captioner.vocabulary, captioner.grid)
-        known, scores = _known(captioner, reader, val, space)
+        known, cider = _validation_statistics(captioner, reader, val, space)
     ood_sets = {
         name: _statistics(captioner, encoder, space, name, pictures)
         for name, pictures in squares.items()
     }
     sources = dict.fromkeys(("upside down", "close-ups"), rows)
-    good = probability_right(scores)
-    better = scores > np.median(scores)
-    if better.sum() < LEAST // 2:
+    good = probability_right(cider)
+    better = cider > np.median(cider)
+    if better.sum() < MIN_PHOTOS // 2:
         raise ModelFileError(
             "the validation captions must differ in CIDEr. Received: "
             f"{better.sum()} of {len(better)} above the median; train the model longer"
@@ -145,7 +146,7 @@ def _halves(
     return half
 
 
-def _known(captioner, reader, val: Split, space: PhotoSpace):
+def _validation_statistics(captioner, reader, val: Split, space: PhotoSpace):
     """Return statistics (N, 7) and CIDEr (N,) of the validation split."""
     reward = CiderReward(val.captions)
     parts = []
@@ -169,9 +170,9 @@ def _known(captioner, reader, val: Split, space: PhotoSpace):
 def _squares(encoder: Encoder, name: str, images: Iterable[Image.Image]) -> np.ndarray:
     """Return the pictures of a set as the encoder sees them, (M, S, S, 3) uint8."""
     squares = [encoder.preprocess(image) for image in images]
-    if len(squares) < LEAST:
+    if len(squares) < MIN_PHOTOS:
         raise ModelFileError(
-            f"the out-of-distribution set {name!r} must have at least {LEAST} "
+            f"the out-of-distribution set {name!r} must have at least {MIN_PHOTOS} "
             f"pictures. Received: {len(squares)}; name a folder with more"
         )
     return np.stack(squares)

@@ -24,14 +24,14 @@ RIDGE = 0.03  # penalty of both regressions
 DIRECTIONS = 128  # k
 UNLIKE = 0.1  # share of photos that look nothing like the training photos
 _WORD_RIDGE = 0.05  # of the regressions of words on z, whose variance is 1
-# of photos with a content word
-_LEAST_SHARE = 1 / 300
-_MOST_SHARE = 0.3
+# Of the photos whose captions have a content word.
+_MIN_SHARE = 1 / 300
+_MAX_SHARE = 0.3
 # A logistic regression on log(CIDEr + 0.1) of 120 captions that a person judged; see
 # "What a confidence means" in experiments/README.md.
 _SLOPE = 1.30
 _SHIFT = 0.45
-_LEAST_CIDER = 0.1
+_CIDER_OFFSET = 0.1
 _STEPS = 50  # of Newton's method; about eight are needed
 _TOLERANCE = 1e-10  # of the largest change of a coefficient
 
@@ -56,7 +56,7 @@ def fit_photo_space(
     if not k or not len(words):
         raise ModelFileError(
             "the training split must have at least 4 different photos and a word in "
-            f"less than {_MOST_SHARE:.0%} of them. Received: {N} photos, {len(words)} "
+            f"less than {_MAX_SHARE:.0%} of them. Received: {N} photos, {len(words)} "
             "such words; prepare more photos"
         )
     components = directions[:, ::-1][:, :k].astype(np.float64)  # (G, k)
@@ -65,10 +65,16 @@ def fit_photo_space(
     shares = present.mean(axis=0)  # (V,)
     # z has variance 1 and no correlations: the normal equations are diagonal.
     weights = z.T @ (present - shares) / (N * (1 + _WORD_RIDGE))  # (k, V)
-    D = G // 3
-    layout = (g[:, :D] - g[:, -D:]).mean(axis=0)
+    D = G // 3  # g has three bands: top, middle and bottom
     return PhotoSpace(
-        grid, g.mean(axis=0), components, variances, layout, words, shares, weights
+        grid=grid,
+        mean=g.mean(axis=0),
+        components=components,
+        variances=variances,
+        layout=(g[:, :D] - g[:, -D:]).mean(axis=0),
+        words=words,
+        shares=shares,
+        word_weights=weights,
     )
 
 
@@ -84,7 +90,7 @@ def _content_words(
                 present[row, index[word]] = 1
     present[:, : len(SPECIAL)] = 0
     shares = present.mean(axis=0)
-    words = np.flatnonzero((shares >= _LEAST_SHARE) & (shares <= _MOST_SHARE))
+    words = np.flatnonzero((shares >= _MIN_SHARE) & (shares <= _MAX_SHARE))
     return words, present[:, words].astype(np.float64)
 
 
@@ -94,7 +100,7 @@ def probability_right(cider: np.ndarray) -> np.ndarray:
     Args:
         cider: (N,), 0 to 10.
     """
-    z = _SLOPE * np.log(cider + _LEAST_CIDER) + _SHIFT
+    z = _SLOPE * np.log(cider + _CIDER_OFFSET) + _SHIFT
     return 0.5 * (1 + np.tanh(0.5 * z))
 
 
@@ -111,19 +117,27 @@ def fit_calibration(
     """
     centre = known.mean(axis=0)
     scale = np.maximum(known.std(axis=0), 1e-6)
-    plain = Calibration(space, centre, scale, np.zeros(0), np.zeros(0))
-    x = plain.standardise(np.concatenate([known, *ood_sets]))
+    unfitted = Calibration(space, centre, scale, np.zeros(0), np.zeros(0))
+    # In distribution or not: the known photos come first.
+    x = unfitted.standardise(np.concatenate([known, *ood_sets]))
     labels = (np.arange(len(x)) < len(known)).astype(np.float64)
     weights = [np.full(len(known), 1 / len(known))]
     odds = UNLIKE / (1 - UNLIKE)
-    weights += [np.full(len(x), odds / len(x) / len(ood_sets)) for x in ood_sets]
-    inside = plain.standardise(known)
+    for ood_set in ood_sets:
+        M = len(ood_set)
+        weights.append(np.full(M, odds / M / len(ood_sets)))
+    # Right or wrong, of the known photos alone.
+    inside = unfitted.standardise(known)
     return Calibration(
         space,
         centre,
         scale,
-        fit_logistic(select(x, FAMILIARITY), labels, np.concatenate(weights), RIDGE),
-        fit_logistic(select(inside, QUALITY), good, np.ones(len(inside)), RIDGE),
+        familiarity=fit_logistic(
+            select(x, FAMILIARITY), labels, np.concatenate(weights), RIDGE
+        ),
+        quality=fit_logistic(
+            select(inside, QUALITY), good, np.ones(len(inside)), RIDGE
+        ),
     )
 
 
@@ -195,10 +209,10 @@ def measure(
         for name, outside in ood_sets.items():
             others = [other for key, other in ood_sets.items() if key != name]
             model = fit_calibration(space, known[fitted], good[fitted], others)
-            if name in sources:
+            if name in sources:  # made of validation photos: of the tested ones
                 outside = outside[tested[sources[name]]]
-            values = map(model.of_statistics, (known[tested], outside))
-            auc[name].append(rank_auc(*values))
+            inside = model.of_statistics(known[tested])
+            auc[name].append(rank_auc(inside, model.of_statistics(outside)))
         everything = list(ood_sets.values())
         model = fit_calibration(space, known[fitted], good[fitted], everything)
         confidence = model.of_statistics(known[tested])

@@ -9,14 +9,14 @@ from show_attend_tell.runtime.errors import plural
 
 logger = logging.getLogger(__name__)
 
-EVERY = 20  # updates between two checks; each fetches the loss from the device
-# multiple of the first loss, for so many updates
-HIGH = 10
-LASTING = 100
-EXTREME = 1000  # multiple of the first loss, in one update
-STILL = 1e-4  # attention_movement below which attention counts as unmoved
-MOST = 0.5  # share of the photos above which one caption counts as a fault
-COLLAPSED = 0.9  # attention_peak above which attention counts as collapsed
+CHECK_INTERVAL = 20  # updates; each check fetches the loss from the device
+# Training has diverged if its loss is this multiple of the first for so many updates,
+HIGH_LOSS = 10
+HIGH_UPDATES = 100
+EXTREME_LOSS = 1000  # or this multiple in one update
+MIN_MOVEMENT = 1e-4  # attention_movement below which attention counts as unmoved
+MAX_PEAK = 0.9  # attention_peak above which attention counts as collapsed
+MAX_REPETITION = 0.5  # share of the photos above which one caption counts as a fault
 
 
 class LossMonitor:
@@ -55,7 +55,7 @@ class LossMonitor:
 
     def is_due(self, step: int) -> bool:
         """Return whether to check the loss of an update."""
-        return self.first is None or step % EVERY == 0
+        return self.first is None or step % CHECK_INTERVAL == 0
 
     def check(self, step: int, values: Mapping) -> None:
         """Check the metrics of update `step`, counted from 1.
@@ -70,13 +70,13 @@ class LossMonitor:
             raise FloatingPointError(f"the loss of update {step} is {loss}{cause}")
         if self.first is None:
             self.first = words
-        if words <= max(HIGH * self.first, self._uniform) or step <= self._warmup:
+        if words <= max(HIGH_LOSS * self.first, self._uniform) or step <= self._warmup:
             self._high_since = None
             return
         if self._high_since is None:
             self._high_since = step
-        extreme = words > EXTREME * max(self.first, self._uniform)
-        if extreme or step - self._high_since >= LASTING:
+        extreme = words > EXTREME_LOSS * max(self.first, self._uniform)
+        if extreme or step - self._high_since >= HIGH_UPDATES:
             raise FloatingPointError(
                 f"the {self._noun} is {words:.3g} at update {step}; at the first "
                 f"update it was {self.first:.3g}"
@@ -133,7 +133,7 @@ class CaptionMonitor:
             return f"all {count} captions are empty"
         share = count / len(texts)
         # A single caption is no repetition, and people may repeat themselves too.
-        if len(texts) < 2 or share <= MOST or share < 2 * self._usual:
+        if len(texts) < 2 or share <= MAX_REPETITION or share < 2 * self._usual:
             return ""
         return f"{count} of {len(texts)} captions are {text!r}"
 
@@ -149,11 +149,11 @@ def _share_of_commonest(references: Sequence[Sequence[Sequence[str]]]) -> float:
 def _faults_of_attention(attention: Mapping) -> Iterator[tuple[str, str, str]]:
     """Yield the kind of each fault, its description and the remedy."""
     movement = attention.get("attention_movement", 1.0)
-    if (peak := attention.get("attention_peak", 0.0)) > COLLAPSED:
+    if (peak := attention.get("attention_peak", 0.0)) > MAX_PEAK:
         fault = f"attention has collapsed: {peak:.0%} of it is on one location"
         remedy = "raise hard.entropy_weight, lower training.learning_rate or start from"
         yield "collapsed", fault, f"{remedy} a soft model by training.init_from"
-    elif movement < STILL:
+    elif movement < MIN_MOVEMENT:
         fault = "attention has stopped moving: the variance of alpha over a caption's "
         fault += f"steps is {movement:.0e} of its mean square"
         yield "still", fault, "lower training.doubly_stochastic or hard.entropy_weight"

@@ -91,24 +91,23 @@ def copy_weights(
             f"{path}: it was trained on another encoder's features ({difference}); "
             "start from a model of the same encoder"
         )
-    weights = [
-        _shared_weights(m, other) for m, other in ((source, model), (model, source))
-    ]
+    theirs = _shared_weights(source, model)
+    ours = _shared_weights(model, source)
     copies = [
         extend_weight(w.name, np.asarray(w), model.vocabulary, counts or {})
-        for w in weights[0]
+        for w in theirs
     ]
-    received = [(w.name, x.shape) for w, x in zip(weights[0], copies, strict=True)]
-    expected = [(w.name, tuple(w.shape)) for w in weights[1]]
-    for theirs, ours in itertools.zip_longest(received, expected):
-        if theirs != ours:
+    received = [(w.name, x.shape) for w, x in zip(theirs, copies, strict=True)]
+    expected = [(w.name, tuple(w.shape)) for w in ours]
+    for found, required in itertools.zip_longest(received, expected):
+        if found != required:
             raise ModelFileError(
-                f"{path}: its weights must have the shapes of the settings, {ours}. "
-                f"Received: {theirs}; start from a model of the same widths and "
-                "switches"
+                f"{path}: its weights must have the shapes of the settings, "
+                f"{required}. Received: {found}; start from a model of the same "
+                "widths and switches"
             )
-    for value, ours in zip(copies, weights[1], strict=True):
-        ours.assign(value)
+    for value, weight in zip(copies, ours, strict=True):
+        weight.assign(value)
     return source
 
 

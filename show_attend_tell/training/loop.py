@@ -13,7 +13,7 @@ import math
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 
@@ -78,7 +78,10 @@ class Task:
     other: str
     model: keras.Model
     monitored: Mapping[str, object]
-    starts_trained = start_counts = False
+    objective: Any
+    digest: str
+    starts_trained = False
+    start_counts = False
 
     def __init__(self, experiment):
         self.experiment = experiment
@@ -116,21 +119,21 @@ class Trainer:
 
     def __init__(self, task, workers: Workers = ALONE):
         self.task = task
-        self.settings = task.settings
         self.workers = workers
         self.model = task.model
         self.objective = task.objective
+        self.total_steps = task.settings.epochs * self.objective.steps
+        task.compile(self.total_steps)
+        self.settings = task.settings  # after `compile`, which bounds them
         self.position = Position(
             vocabulary=task.digest,
             start_counts=task.start_counts,
             data=task.data_digests,
             epochs=self.settings.epochs,
         )
-        self._latest: tuple[int, Mapping] | None = None
-        self._written: int | None = None
-        self.total_steps = self.settings.epochs * self.objective.steps
-        task.compile(self.total_steps)
-        self.settings = task.settings  # bounded
+        self._latest_step = 0  # the update whose values are the latest, 0 for none
+        self._latest_values: Mapping = {}
+        self._written: int | None = None  # the update of the last checkpoint
 
     @functools.cached_property
     def saved(self) -> keras.Model:
@@ -243,7 +246,9 @@ class Trainer:
             save_checkpoint(self.folder / runs.CHECKPOINT, self.model, self.position)
             logger.info(
                 "%s: extended from %d to %d epochs; a schedule counts all of them",
-                *(self.folder, before, epochs),
+                self.folder,
+                before,
+                epochs,
             )
         file = self.folder / runs.SETTINGS
         if file.is_file() and read_experiment_file(file).training.epochs < epochs:
@@ -274,7 +279,7 @@ class Trainer:
             # The interrupt can arrive after an update was applied, before it was
             # counted.
             position.step = int(self.model.optimizer.iterations)
-            is_unmeasured = self.losses.first is None and self._latest is None
+            is_unmeasured = self.losses.first is None and not self._latest_step
             if position.step <= 1 and is_unmeasured:
                 raise  # the first update is repeated, as its loss is not known
             done = position.epoch * self.objective.steps
@@ -302,17 +307,18 @@ class Trainer:
 
     def _epoch(self, log, bar: ProgressBar) -> None:
         position = self.position
-        start = position.epoch, position.step_in_epoch
         bar.set_postfix_str("", refresh=False)
         graphs = self.objective.graphs
-        for values in self.objective.updates(*start):
+        updates = self.objective.updates(position.epoch, position.step_in_epoch)
+        for values in updates:
             position.step += 1
             position.step_in_epoch += 1
             bar.update(compiled=self.objective.graphs > graphs)
             graphs = self.objective.graphs
             if log is not None:
                 log.log_update(position.step, values, self.model.optimizer, bar)
-            self._latest = position.step, values
+            self._latest_step = position.step
+            self._latest_values = values
             if self.losses.is_due(position.step):
                 self._check_loss()
             self._after_update(log, bar)
@@ -321,8 +327,8 @@ class Trainer:
             self.workers.raise_if_ended()
 
     def _check_loss(self) -> None:
-        if self._latest is not None:
-            self.losses.check(*self._latest)
+        if self._latest_step:
+            self.losses.check(self._latest_step, self._latest_values)
             self.position.first_loss = self.losses.first
 
     def _after_update(self, log, bar: ProgressBar) -> None:

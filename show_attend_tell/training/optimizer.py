@@ -11,7 +11,8 @@ from keras import ops
 from show_attend_tell.config.fields import OptimiserSettings
 from show_attend_tell.runtime.errors import plural
 
-SHORTEST = 5  # a fifth of all updates bounds warm-up and average
+# Warm-up, and the average at the end, have at most one of so many parts of all updates.
+_PARTS = 5
 logger = logging.getLogger(__name__)
 
 
@@ -127,11 +128,11 @@ def bounded(settings: OptimiserSettings, total_steps: int) -> OptimiserSettings:
         total_steps: updates of the whole training.
     """
     changes: dict[str, Any] = {}
-    warmup = total_steps // SHORTEST
+    warmup = total_steps // _PARTS
     if settings.warmup_steps > warmup:
         changes["warmup_steps"] = warmup
     # Not 0, which would be no average, and other variables in a checkpoint.
-    decay = max(0.01, 1 - SHORTEST / max(total_steps, 1))
+    decay = max(0.01, 1 - _PARTS / max(total_steps, 1))
     if settings.average_decay > decay and not getattr(settings, "init_from", ""):
         changes["average_decay"] = round(decay, 4)
     if changes:
@@ -181,8 +182,8 @@ def make_optimizer(settings: OptimiserSettings, total_steps: int):
         optimizer = Adam(**common)
     else:
         optimizer = AdamW(weight_decay=settings.weight_decay, **common)
-    share = optimizer.initial_share = getattr(settings, "initial_share", 0.0)
-    optimizer.average_from_start = (
-        bool(getattr(settings, "init_from", "")) and not share
-    )
+    share = getattr(settings, "initial_share", 0.0)
+    optimizer.initial_share = share
+    starts_trained = bool(getattr(settings, "init_from", ""))
+    optimizer.average_from_start = starts_trained and not share
     return optimizer

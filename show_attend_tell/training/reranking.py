@@ -41,10 +41,10 @@ from show_attend_tell.runtime.progress import progress_bar
 from show_attend_tell.runtime.quantisation import dequantise, quantise
 
 GAMMA = 0.5  # of the kernel
-LAMBDA = 0.05
+LAMBDA = 0.05  # weight of the penalty
 RANK = 128  # of the basis
-LEAST_PHOTOS = 5  # with an n-gram
-MOST_LANDMARKS = 8192
+MIN_PHOTOS = 5  # with an n-gram
+MAX_LANDMARKS = 8192
 _JITTER = 1e-6  # on the diagonal, for photos that are in a data set twice
 _BATCH = 64  # photos read together
 _BLOCK = 4096  # rows of K in memory
@@ -93,7 +93,7 @@ def fit(
     captions: Sequence[Sequence[Sequence[int]]],
     words: Sequence[str],
     identity: dict,
-    most_landmarks: int = MOST_LANDMARKS,
+    max_landmarks: int = MAX_LANDMARKS,
 ) -> Reranker:
     """Fit a reranker to descriptors (N, D) and the ids of each photo's captions.
 
@@ -102,17 +102,17 @@ def fit(
         captions: ids of the words of each photo's captions, at least one.
         words: the vocabulary.
         identity: of the encoder.
-        most_landmarks: maximum number of photos that represent the data set.
+        max_landmarks: maximum number of photos that represent the data set.
 
     Raises:
         DataError: the captions have too few n-grams in common.
     """
-    vectors = NgramVectors.of_photos(captions, min(LEAST_PHOTOS, len(photos)))
+    vectors = NgramVectors.of_photos(captions, min(MIN_PHOTOS, len(photos)))
     Y = _mean_vectors(vectors, captions)  # (N, G)
     rank = min(RANK, min(Y.shape) - 1)
     if rank < 1 or not Y.count_nonzero():
         raise DataError(
-            f"the training captions must have several n-grams in {LEAST_PHOTOS} photos "
+            f"the training captions must have several n-grams in {MIN_PHOTOS} photos "
             f"each, and not in all. Received: {Y.shape[1]} n-grams, {len(photos)} "
             "photos; prepare more photos"
         )
@@ -123,7 +123,7 @@ def fit(
     deviation = np.where(deviation > 0, deviation, 1.0)
     x = normalised((photos - mean) / deviation).astype(np.float64)
     rng = np.random.default_rng(0)
-    chosen = np.sort(rng.permutation(len(x))[:most_landmarks])
+    chosen = np.sort(rng.permutation(len(x))[:max_landmarks])
     # Rounded as they will be stored, so that C is that of the stored landmarks.
     landmarks = dequantise(*quantise(x[chosen].astype(np.float32)))
     A = LAMBDA * kernel(landmarks, landmarks, GAMMA).astype(np.float64)  # (M, M)
@@ -136,11 +136,15 @@ def fit(
         B += K.T @ (Y[part] @ basis)
     coefficients = scipy.linalg.solve(A, B, assume_a="pos")
     return Reranker(
-        vectors,
-        *(basis, mean, deviation, landmarks, coefficients),
-        GAMMA,
-        tuple(words),
-        identity,
+        vectors=vectors,
+        basis=basis,
+        mean=mean,
+        deviation=deviation,
+        landmarks=landmarks,
+        coefficients=coefficients,
+        gamma=GAMMA,
+        vocabulary=tuple(words),
+        encoder_identity=identity,
     )
 
 
@@ -155,6 +159,6 @@ def _mean_vectors(vectors: NgramVectors, captions: Sequence[Sequence[Sequence[in
             rows.append(np.full(len(ngrams), row))
             columns.append(ngrams)
             values.append(numbers / len(parts))
-    rows, columns, values = map(np.concatenate, (rows, columns, values))
-    shape = len(captions), len(vectors.ngrams)
-    return scipy.sparse.csr_matrix((values, (rows, columns)), shape, np.float64)
+    places = (np.concatenate(rows), np.concatenate(columns))
+    shape = (len(captions), len(vectors.ngrams))
+    return scipy.sparse.csr_matrix((np.concatenate(values), places), shape, np.float64)

@@ -28,7 +28,7 @@ from show_attend_tell.inference.visualization.attention_figure import (
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.runtime.errors import PhotoError
 from show_attend_tell.runtime.files import atomic_path, atomic_write
-from show_attend_tell.training.divergence import EVERY
+from show_attend_tell.training.divergence import CHECK_INTERVAL
 from show_attend_tell.training.event_log import PATTERN, EventWriter
 
 logger = logging.getLogger(__name__)
@@ -72,8 +72,8 @@ class CurveLog:
         self.writer.close()
 
     def log_update(self, step: int, values: dict, optimizer, bar: tqdm) -> None:
-        """Log losses, learning rate and gradient norm every :data:`EVERY` updates."""
-        if step % EVERY:
+        """Log losses, learning rate and gradient norm at the checks of the loss."""
+        if step % CHECK_INTERVAL:
             return
         bar.set_postfix_str(f"loss {float(values['loss']):.2f}", refresh=False)
         curves = {

@@ -8,6 +8,7 @@ import json
 import logging
 from collections import Counter
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -96,6 +97,13 @@ def _prepared_words(experiment: Experiment, work: str | Path) -> Vocabulary:
     return Vocabulary.load(vocabulary_path(experiment, work))
 
 
+class _Initial(NamedTuple):
+    """The trained model that a training starts from."""
+
+    path: Path
+    captioner: Captioner
+
+
 class CaptionTask(Task):
     """The training of a captioner.
 
@@ -130,46 +138,55 @@ class CaptionTask(Task):
             readers.append(mirror)
         self.data_digests = self._digests(readers, runs_folder)
         vocabulary = _prepared_words(experiment, work)
-        start = None
+        initial = None
         if resume:  # the initial model may be gone, and is not needed
             file = Path(runs_folder) / experiment.name / runs.VOCABULARY
             vocabulary = Vocabulary.load(file) if file.is_file() else vocabulary
         elif self.starts_trained:
             path = model_path(self.settings.init_from, runs_folder)
-            start = path, load_captioner(path)
-            vocabulary = extend_vocabulary(*start, vocabulary)
+            initial = _Initial(path, load_captioner(path))
+            vocabulary = extend_vocabulary(path, initial.captioner, vocabulary)
         self.digest = _digest(json.dumps(vocabulary.words))
         self.model = self._build(vocabulary)
         self.monitored = {"words": len(vocabulary)}
-        self._initialise(start)
-        self.objective: Likelihood | SelfCritical
-        arguments = experiment, self.model, data, readers, workers
-        if self.settings.objective == "distil":
-            names = experiment.distillation.teachers
-            teachers = [model_path(name, runs_folder) for name in names]
-            self.objective = make_distillation(*arguments, teachers)
-        elif self.settings.objective == "cider":
-            self.objective = SelfCritical(*arguments)
-        else:
-            self.objective = Likelihood(*arguments)
+        self._initialise(initial)
+        self.objective = self._make_objective(readers, runs_folder, workers)
         if self.model.hard_attention is not None:
             self.model.hard_attention.share_batch(workers.share)
+
+    def _make_objective(
+        self, readers, runs_folder: str | Path, workers: Workers
+    ) -> Likelihood | SelfCritical:
+        """Return what applies the updates, see :mod:`show_attend_tell.training`."""
+        experiment = self.experiment
+        if self.settings.objective == "distil":
+            teachers = self._teachers(runs_folder)
+            return make_distillation(
+                experiment, self.model, self.data, readers, workers, teachers
+            )
+        if self.settings.objective == "cider":
+            return SelfCritical(experiment, self.model, self.data, readers, workers)
+        return Likelihood(experiment, self.model, self.data, readers, workers)
+
+    def _teachers(self, runs_folder: str | Path) -> list[Path]:
+        """Return the model files of the teachers of a distillation."""
+        names = self.experiment.distillation.teachers
+        return [model_path(name, runs_folder) for name in names]
 
     def _digests(self, readers, runs_folder: str | Path) -> dict[str, str]:
         """Return digests of everything that the updates and the validations read."""
         train_rows = self.data.rows
-        rows = (self.data.rows, self.validation.rows)
-        features = [self.reader.digest(np.concatenate(rows))]
+        rows = np.concatenate([train_rows, self.validation.rows])
+        features = [self.reader.digest(rows)]
         features += [mirror.digest(train_rows) for mirror in readers[1:]]
         digests = {"features": "".join(features)}
         digests |= digest_of_splits([self.data, self.validation])
         if self.settings.objective == "distil":
-            names = self.experiment.distillation.teachers
-            paths = [model_path(name, runs_folder) for name in names]
-            digests["teachers"] = "".join(map(_file_digest, paths))
+            teachers = self._teachers(runs_folder)
+            digests["teachers"] = "".join(map(_file_digest, teachers))
         return {name: _digest(text)[:16] for name, text in digests.items()}
 
-    def _initialise(self, start: tuple[Path, Captioner] | None) -> None:
+    def _initialise(self, initial: _Initial | None) -> None:
         """Set the scale of the annotations and the weights of the initial model."""
         experiment = self.experiment
         model = self.model
@@ -177,14 +194,13 @@ class CaptionTask(Task):
             rows = self.data.rows
             seed = self.settings.seed
             model.set_annotation_scale(measure_deviation(self.reader, rows, seed))
-        if start is not None:
-            path, initial = start
+        if initial is not None:
             captions = itertools.chain.from_iterable(self.data.captions)
             counts = Counter(itertools.chain.from_iterable(captions))
-            copy_weights(path, model, counts, initial)
+            copy_weights(initial.path, model, counts, initial.captioner)
             # The score of an initial model with the other attention type must not
             # enter model selection.
-            attention = initial.settings.attention
+            attention = initial.captioner.settings.attention
             self.start_counts = attention == experiment.model.attention
 
     def identity(self) -> list[str]:
@@ -234,7 +250,9 @@ class CaptionTask(Task):
             logger.warning(
                 "the saved model, of update %d: %s; it has learnt hardly anything of "
                 "the photos in %s: train on more photos or for more training.epochs",
-                *(best_step, fault, plural(steps, "update")),
+                best_step,
+                fault,
+                plural(steps, "update"),
             )
 
     def show(self, log: TrainingLog, model: Captioner, step: int) -> None:

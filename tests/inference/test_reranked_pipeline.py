@@ -40,7 +40,7 @@ def file(tmp_path_factory, pipeline):
     captions = [[rng.integers(4, words, 5).tolist()] * 2 for _ in range(IMAGES)]
     path = tmp_path_factory.mktemp("reranker") / "reranker.safetensors"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reranking, "LEAST_PHOTOS", 1)
+        patch.setattr(reranking, "MIN_PHOTOS", 1)
         found = reranking.fit(
             descriptors(features),
             captions,

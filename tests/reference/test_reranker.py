@@ -51,7 +51,7 @@ def photos(rng):
 
 @pytest.fixture
 def reranker(photos, captions, monkeypatch):
-    monkeypatch.setattr(reranking, "LEAST_PHOTOS", 2)
+    monkeypatch.setattr(reranking, "MIN_PHOTOS", 2)
     return fit(photos, captions, tiny.WORDS, IDENTITY)
 
 
@@ -126,7 +126,7 @@ def kernel_of(x, landmarks):
 
 
 def test_expected_cider_is_kernel_ridge_regression(rng, photos, captions, monkeypatch):
-    monkeypatch.setattr(reranking, "LEAST_PHOTOS", 2)
+    monkeypatch.setattr(reranking, "MIN_PHOTOS", 2)
     # Without the rounding of the landmarks, which kernel ridge regression has not.
     monkeypatch.setattr(reranking, "quantise", lambda matrix: (matrix, np.float32(1)))
     reranker = fit(photos, captions, tiny.WORDS, IDENTITY)

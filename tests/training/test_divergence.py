@@ -17,10 +17,10 @@ from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import TrainingError
 from show_attend_tell.training import train
 from show_attend_tell.training.divergence import (
-    EVERY,
-    EXTREME,
-    HIGH,
-    LASTING,
+    CHECK_INTERVAL,
+    EXTREME_LOSS,
+    HIGH_LOSS,
+    HIGH_UPDATES,
     CaptionMonitor,
     LossMonitor,
     fault_of_metric,
@@ -38,7 +38,7 @@ def feed(losses, warmup=0):
     """Check losses of updates 1, 20, 40...; return the update that is refused."""
     monitor = LossMonitor(WORDS, warmup)
     for number, loss in enumerate(losses):
-        step = max(number * EVERY, 1)
+        step = max(number * CHECK_INTERVAL, 1)
         try:
             monitor.check(step, values(loss))
         except FloatingPointError:
@@ -57,23 +57,23 @@ def test_a_loss_that_is_not_finite_is_refused(value, which):
         monitor.check(20, bad)
 
 
-@given(st.lists(st.floats(0, HIGH * 4.0), min_size=1, max_size=30))
+@given(st.lists(st.floats(0, HIGH_LOSS * 4.0), min_size=1, max_size=30))
 def test_losses_up_to_ten_times_the_first_are_accepted(losses):
     assert feed([4.0, *losses]) is None
 
 
-@given(high=st.integers(0, 20), factor=st.floats(1.01 * HIGH, 0.99 * EXTREME))
+@given(high=st.integers(0, 20), factor=st.floats(1.01 * HIGH_LOSS, 0.99 * EXTREME_LOSS))
 def test_a_high_loss_is_refused_after_a_hundred_updates(high, factor):
     refused = feed([4.0, 3.0, *[4.0 * factor] * high, 3.0])
-    first = 2 * EVERY
-    expected = first + LASTING if high > LASTING // EVERY else None
+    first = 2 * CHECK_INTERVAL
+    expected = first + HIGH_UPDATES if high > HIGH_UPDATES // CHECK_INTERVAL else None
     assert refused == expected
 
 
 def test_an_extreme_loss_is_refused_immediately_and_warmup_is_excepted():
-    assert feed([4.0, 1.01 * 4 * EXTREME]) == EVERY
-    assert feed([4.0, *[1e9] * 4, 3.0, 3.0], warmup=4 * EVERY) is None
-    assert feed([4.0, *[1e9] * 5], warmup=4 * EVERY) == 5 * EVERY
+    assert feed([4.0, 1.01 * 4 * EXTREME_LOSS]) == CHECK_INTERVAL
+    assert feed([4.0, *[1e9] * 4, 3.0, 3.0], warmup=4 * CHECK_INTERVAL) is None
+    assert feed([4.0, *[1e9] * 5], warmup=4 * CHECK_INTERVAL) == 5 * CHECK_INTERVAL
 
 
 def test_a_loss_below_that_of_a_uniform_guess_is_never_high():
@@ -83,10 +83,10 @@ def test_a_loss_below_that_of_a_uniform_guess_is_never_high():
 
 def test_a_resumed_monitor_compares_with_the_first_loss_of_the_run():
     resumed = LossMonitor(WORDS, 0, first=4.0)
-    assert not resumed.is_due(EVERY + 1)
-    assert resumed.is_due(2 * EVERY)
+    assert not resumed.is_due(CHECK_INTERVAL + 1)
+    assert resumed.is_due(2 * CHECK_INTERVAL)
     with pytest.raises(FloatingPointError, match="at the first update it was 4"):
-        resumed.check(2 * EVERY, values(1e6))
+        resumed.check(2 * CHECK_INTERVAL, values(1e6))
 
 
 @pytest.mark.parametrize(

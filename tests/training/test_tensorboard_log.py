@@ -17,7 +17,7 @@ from show_attend_tell.config.experiments import load_experiment
 from show_attend_tell.data.splits import load_splits, open_features
 from show_attend_tell.data.vocabulary import SPECIAL
 from show_attend_tell.training import tensorboard_log
-from show_attend_tell.training.divergence import EVERY
+from show_attend_tell.training.divergence import CHECK_INTERVAL
 from show_attend_tell.training.tensorboard_log import (
     CurveLog,
     TrainingLog,
@@ -116,7 +116,7 @@ def test_a_loss_that_is_always_0_has_no_chart(tmp_path):
         folder = tmp_path / str(weight)
         with CurveLog(folder, chosen) as log:
             values = {"loss": 1.0, "attention_loss": 0.0}
-            log.log_update(EVERY, values, optimizer, mock.Mock())
+            log.log_update(CHECK_INTERVAL, values, optimizer, mock.Mock())
         found = EventAccumulator(str(folder)).Reload().Tags()["tensors"]
         assert ("train/attention_loss" in found) == present
         assert "train/loss" in found

@@ -89,8 +89,9 @@ def score(
     kept = _drop_empty(captions, texts)
     if dropped := sum(map(len, texts)) - sum(map(len, kept)):
         notes.append(f"{dropped} references without a word were left out")
-    words = hypotheses, kept
-    results = {**bleu(*words), "ROUGE-L": rouge_l(*words), "CIDEr": cider(*words)}
+    results = bleu(hypotheses, kept)
+    results["ROUGE-L"] = rouge_l(hypotheses, kept)
+    results["CIDEr"] = cider(hypotheses, kept)
     if len(captions) == 1:
         notes.append("CIDEr of a single photo is 0 by definition")
     programs = {"METEOR": meteor} | ({"SPICE": spice} if with_spice else {})
@@ -99,7 +100,7 @@ def score(
         programs = {}
     for name, program in programs.items():
         try:
-            results[name] = program(*words, _JAVA_SECONDS)
+            results[name] = program(hypotheses, kept, _JAVA_SECONDS)
         except SetupError as error:
             notes.append(f"no {name}: {error}")
     for note in notes:
