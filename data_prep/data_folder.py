@@ -33,7 +33,10 @@ PHOTOS = "photos"  # folder of unpacked photos, beside the manifest
 _ENCRYPTED = 1
 _UTF_8 = 1 << 11
 _METHODS = (
-    *(zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA),
+    zipfile.ZIP_STORED,
+    zipfile.ZIP_DEFLATED,
+    zipfile.ZIP_BZIP2,
+    zipfile.ZIP_LZMA,
 )
 _DEPTH = 4  # levels of folders searched below the data folder
 # A bzip2 stream is damaged (no number), the name is too long, the offset is negative.

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -37,6 +38,14 @@ _LARGEST = float(np.finfo(np.float16).max)
 _FLOAT16 = 2  # bytes of a value
 
 _logger = logging.getLogger(__name__)
+
+
+class _Job(NamedTuple):
+    """A feature file to write."""
+
+    path: Path
+    photos: list[Photo]
+    mirror: bool  # whether the photos are mirrored
 
 
 @dataclass(frozen=True)
@@ -103,7 +112,7 @@ def extract(
     settings = experiment.encoder
     if encoder_weights is not None:
         settings = dataclasses.replace(settings, weights=str(encoder_weights))
-    jobs: list[tuple[Path, list[Photo], bool]] = []
+    jobs: list[_Job] = []
     for folder in data_folders(experiment, work):
         everything = manifest.read_manifest(folder / "manifest.jsonl")
         photos = [photo for photo in everything if photo.split != "none"]
@@ -112,29 +121,32 @@ def extract(
                 f"{folder}: the manifest must have photos in a split. Received: none; "
                 "prepare the data again"
             )
-        jobs.append((feature_path(folder, settings), photos, False))
+        jobs.append(_Job(feature_path(folder, settings), photos, mirror=False))
         for split in (*(["train"] if settings.mirror else []), *mirror_splits):
             if chosen := [photo for photo in photos if photo.split == split]:
-                jobs.append((feature_path(folder, settings, split), chosen, True))
-    known = {photo.split for _, photos, _ in jobs for photo in photos}
+                path = feature_path(folder, settings, split)
+                jobs.append(_Job(path, chosen, mirror=True))
+    known = {photo.split for job in jobs for photo in job.photos}
     if not known.issuperset(mirror_splits):
         raise DataError(
             "`mirror_splits` must name splits of the manifest, which has "
             f"{sorted(known)}. Received: {list(mirror_splits)}; leave the option out"
         )
     encoder = Encoder(settings)
-    encoder.expect(sum(len(photos) for _, photos, mirror in jobs if not mirror))
+    encoder.expect(sum(len(job.photos) for job in jobs if not job.mirror))
     write_parts = write_parts or write_parts_here
-    files = []
-    for path, photos, _ in jobs:
-        require_no_shards(path)
+    for job in jobs:  # before any is written
+        require_no_shards(job.path)
         if overwrite:
-            _require_replaceable(path, photos)
-    for path, photos, mirror in jobs:
-        ids = [photo.id for photo in photos]
-        writer = FeatureWriter(path, encoder.identity(), ids, mirror, overwrite)
-        files.append(_extract_file(encoder, writer, photos, write_parts, progress))
-    return files
+            _require_replaceable(job.path, job.photos)
+    reports = []
+    for job in jobs:
+        ids = [photo.id for photo in job.photos]
+        identity = encoder.identity()
+        writer = FeatureWriter(job.path, identity, ids, job.mirror, overwrite)
+        report = _extract_file(encoder, writer, job.photos, write_parts, progress)
+        reports.append(report)
+    return reports
 
 
 def _is_readable(photo: Photo) -> bool:

@@ -81,11 +81,13 @@ def _tint(colour: str, generator: np.random.Generator) -> np.ndarray:
     return np.array(colorsys.hsv_to_rgb(hue, saturation, value), np.float32)
 
 
-def _grey(least: float, most: float, generator: np.random.Generator) -> np.ndarray:
+def _grey(
+    darkest: float, brightest: float, generator: np.random.Generator
+) -> np.ndarray:
     """Return a nearly grey colour of a brightness in a range."""
     hue = generator.uniform()
     saturation = generator.uniform(0.0, 0.2)
-    value = generator.uniform(least, most)
+    value = generator.uniform(darkest, brightest)
     return np.array(colorsys.hsv_to_rgb(hue, saturation, value), np.float32)
 
 

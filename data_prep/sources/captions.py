@@ -1,7 +1,7 @@
 """Join photos, captions and splits by name, and write manifest and vocabulary."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from data_prep.data_folder import DataFolder
@@ -152,12 +152,13 @@ def _notes_of_captions(texts: list[str], captions: list[list[str]]) -> list[str]
     return notes
 
 
-def _in_one_form(
-    captions: Captions, lists: Lists, places: Mapping[str, Path], twice: set[str]
-) -> tuple[Captions, Lists, dict[str, Path], set[str]]:
-    """Return the arguments with all names in NFC.
+def _one_form(places: Iterable[str]) -> Callable[[str], str]:
+    """Return the function of a photo's name that returns it in NFC.
 
     Files whose names differ only by their form keep them, and need exact names.
+
+    Args:
+        places: the names of all files.
     """
     forms = Counter(map(in_one_form, places))
 
@@ -165,14 +166,7 @@ def _in_one_form(
         composed = in_one_form(name)
         return name if forms[composed] > 1 else composed
 
-    texts: Captions = {}
-    for name, of_photo in captions.items():
-        texts.setdefault(form(name), []).extend(of_photo)
-    names = {
-        split: [*dict.fromkeys(map(form, photos))] for split, photos in lists.items()
-    }
-    paths = {form(name): path for name, path in places.items()}
-    return texts, names, paths, set(map(form, twice))
+    return form
 
 
 def join_by_name(
@@ -208,33 +202,36 @@ def join_by_name(
                 "archive there; add the photos (unpack .tar archives yourself) or "
                 "name another folder"
             )
-    captions, lists, places, found_twice = _in_one_form(
-        captions, lists, places, found_twice
-    )
+    form = _one_form(places)
+    texts: Captions = {}
+    for name, of_photo in captions.items():
+        texts.setdefault(form(name), []).extend(of_photo)
+    paths = {form(name): path for name, path in places.items()}
+    found_twice = set(map(form, found_twice))
     for split, names in lists.items():
-        for name in names:
+        for name in dict.fromkeys(map(form, names)):
             if splits.setdefault(name, split) != split:
                 problems.add(Problem.TWO_SPLITS, name)
-    known = {*captions, *splits}
+    known = {*texts, *splits}
     photos = []
     for name in sorted(known.difference(problems.names(Problem.TWO_SPLITS))):
         kept = []
-        for number, caption in enumerate(map(visible_text, captions.get(name, ()))):
+        for number, caption in enumerate(map(visible_text, texts.get(name, ()))):
             # Most captions pass the first test, which is faster.
             if any(map(str.isalnum, caption)) or tokenize(caption):
                 kept.append(caption.strip())
             else:
                 problems.add(Problem.EMPTY_CAPTION, f"{name}#{number}")
-        if name not in places:
+        if name not in paths:
             problems.add(Problem.MISSING_PHOTO, name)
         elif not kept:
             problems.add(Problem.NO_CAPTIONS, name)
         else:
             split = splits.get(name, "none")
-            photos.append(Photo(name, places[name], split, tuple(kept)))
+            photos.append(Photo(name, paths[name], split, tuple(kept)))
             if name in found_twice:
                 problems.add(Problem.DUPLICATE_FILE, name)
-    if unknown := len(places.keys() - known):
+    if unknown := len(paths.keys() - known):
         problems.notes.append(
             f"photos skipped that have no caption and are in no list: {unknown}"
         )

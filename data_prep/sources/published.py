@@ -138,9 +138,8 @@ def read_karpathy(data: DataFolder) -> list[Photo]:
             f"dataset_flickr8k.json. Received: {', '.join(names) or 'none'}; "
             f"{'keep' if names else 'add'} one"
         )
-    return join_by_name(
-        data, *_read_karpathy(data.require_text(names[0]), data.problems)
-    )
+    captions, lists = _read_karpathy(data.require_text(names[0]), data.problems)
+    return join_by_name(data, captions, lists)
 
 
 def read_tokens(file: TextFile, problems: Problems) -> Captions:

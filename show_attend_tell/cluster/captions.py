@@ -21,7 +21,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from show_attend_tell.cluster.pool import WorkItem, connected
 from show_attend_tell.data.encoder_identity import identity_difference
@@ -45,9 +45,12 @@ HEADER = "header.json"
 INDEX = "index.json"
 
 
-# Consecutive photos of a run: the shard to write, the photos, and those of them whose
-# caption an earlier run has written.
-Chunk = tuple[Path, tuple[Path | Failure, ...], frozenset[Path]]
+class Chunk(NamedTuple):
+    """Consecutive photos of a run."""
+
+    shard: Path  # the file to write
+    photos: tuple[Path | Failure, ...]
+    present: frozenset[Path]  # photos whose caption an earlier run has written
 
 
 def shard_writer(
@@ -80,15 +83,15 @@ def shard_writer(
         """Write a shard; return the number of captions, and the failures."""
         rows = []
         failures = []
-        file, inputs, present = chunk
-        is_present = present.__contains__
-        for result in pipeline.caption_inputs(inputs, request, is_present, photos):
+        is_present = chunk.present.__contains__
+        results = pipeline.caption_inputs(chunk.photos, request, is_present, photos)
+        for result in results:
             if isinstance(result, Caption):
                 rows.append(caption_row(result, author))
             else:
                 failures.append(result)
         if rows:
-            write_shard(file, rows)
+            write_shard(chunk.shard, rows)
         return len(rows), failures
 
     return write
@@ -142,7 +145,7 @@ def caption_on_cluster(
         photos = find_all_photos(paths)
         author = made_by(pipeline, request)
         count = sum(not isinstance(photo, Failure) for photo in photos)
-        arguments = request, author, pipeline.engine.encoder.identity(), count
+        encoder = pipeline.engine.encoder.identity()
         start = time.perf_counter()
         out = Path(out)
         failures = {}
@@ -153,17 +156,20 @@ def caption_on_cluster(
             present = frozenset(path for path in readable if str(path) in stored)
             counts = {name: len(shard) for name, shard in shards.items()}
             done = cluster.run(
-                shard_writer, arguments, _items(photos, present, out), workers
+                shard_writer,
+                (request, author, encoder, count),
+                _items(photos, present, out),
+                workers,
             )
             with progress_bar(
                 len(photos), "photo", "caption", done=len(present)
             ) as bar:
                 for item, (rows, failed) in done:
-                    file, *_ = item.payload
+                    name = item.payload.shard.name
                     if rows:
-                        counts[file.name] = rows
+                        counts[name] = rows
                     written += rows
-                    failures[file.name] = failed
+                    failures[name] = failed
                     bar.update(rows + len(failed))
             index = {
                 "made_by": author,
@@ -182,16 +188,16 @@ def _items(
 ) -> Iterator[WorkItem]:
     """Yield the chunks with a photo that has no caption yet."""
     for number, first in enumerate(range(0, len(photos), SHARD_PHOTOS)):
-        chunk = tuple(photos[first : first + SHARD_PHOTOS])
-        absent = [photo for photo in chunk if photo not in present]
+        inputs = tuple(photos[first : first + SHARD_PHOTOS])
+        absent = [photo for photo in inputs if photo not in present]
         if not absent:
             continue
         paths = [str(photo) for photo in absent if not isinstance(photo, Failure)]
         file = out / shard_name(number, paths)
         # The header and photos show whether a worker sees the same folders.
         files: tuple[str | Path, ...] = (out / HEADER, *paths)
-        payload = file, chunk, present.intersection(chunk)
-        yield WorkItem(f"photos of {file.name}", payload, files)
+        chunk = Chunk(file, inputs, present.intersection(inputs))
+        yield WorkItem(f"photos of {file.name}", chunk, files)
 
 
 def shard_name(chunk: int, paths: Sequence[str]) -> str:

@@ -131,7 +131,8 @@ class Cluster:
 
         start(first)
         while running:
-            (done, *_), _ = ray.wait(list(running))
+            ready, _ = ray.wait(list(running))
+            done = ready[0]
             item = running.pop(done)
             try:
                 value, fault = ray.get(done)

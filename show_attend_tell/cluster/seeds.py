@@ -107,15 +107,18 @@ def train_variant(series: Series, experiment: Experiment) -> Outcome:
     """
     folder = series.runs / experiment.name
     summary = None
-    places = experiment, series.work, series.runs
     try:
         # The process that trained the run before may not have ended yet.
         with runs.lock_run(experiment, series.runs, seconds=60):
             resume = runs.holds_run(folder)
         if not (resume and is_trained(folder, experiment)):
-            summary = series.train_one(*places, resume, progress=series.progress)
+            summary = series.train_one(
+                experiment, series.work, series.runs, resume, progress=series.progress
+            )
         if series.evaluates and not (summary is None and _is_evaluated(folder)):
-            evaluate(*places, SPLIT, progress=series.progress)
+            evaluate(
+                experiment, series.work, series.runs, SPLIT, progress=series.progress
+            )
     except Exception as error:
         if not (isinstance(error, _FAULTS) or is_out_of_memory(error)):
             raise

@@ -3,7 +3,7 @@
 They describe the encoder, the decoder, hard attention and the generation of captions.
 """
 
-from dataclasses import dataclass as _plain
+import dataclasses
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Self, TypeAlias
 
@@ -340,8 +340,9 @@ _Texts = Annotated[dict[str, str], Field(max_length=100)]
 
 
 # The types of the settings in a model file. Keys that a file lacks have the defaults of
-# Captioner; keys of later versions are ignored.
-@_plain
+# Captioner; keys of later versions are ignored: these are plain dataclasses, while
+# pydantic's with STRICT refuse unknown keys.
+@dataclasses.dataclass
 class SavedIdentity:
     """The identity of the encoder, see ``Encoder.identity``."""
 
@@ -363,7 +364,7 @@ class SavedIdentity:
     accepts: _Texts = field(default_factory=dict)
 
 
-@_plain
+@dataclasses.dataclass
 class SavedConfig:
     """The arguments of a Captioner."""
 

@@ -49,13 +49,29 @@ from show_attend_tell.runtime.files import atomic_path
 _OLDER_MODULE = "show_attend_tell.captioner"
 _SHIPPED = "e6213869a0becdeceb53735df41537b13609bd1a69a3a5ee35ad0507d8ec690c"
 _RERANKER_ARRAYS = (
-    *("ngrams", "idf", "mean", "deviation", "coefficients"),
-    *("basis", "basis_scale", "landmarks", "landmarks_scale"),
+    "ngrams",
+    "idf",
+    "mean",
+    "deviation",
+    "coefficients",
+    "basis",
+    "basis_scale",
+    "landmarks",
+    "landmarks_scale",
 )
 _RERANKER_FORMAT = 2
 _CALIBRATION_ARRAYS = (
-    *("mean", "components", "variances", "layout", "words", "shares", "word_weights"),
-    *("centre", "scale", "familiarity", "quality"),
+    "mean",
+    "components",
+    "variances",
+    "layout",
+    "words",
+    "shares",
+    "word_weights",
+    "centre",
+    "scale",
+    "familiarity",
+    "quality",
 )
 _CALIBRATION_FORMAT = 1
 

@@ -156,7 +156,7 @@ def open_features(
             identity = identity or reader.attributes["identity"]
         stack.pop_all()
     if not experiment.data.also:
-        return reader
+        return readers[folder_of(experiment, work)]
     rows: dict[str, int] = {}
     places: list[tuple[int, int]] = []
     for number, (folder, reader) in enumerate(readers.items()):

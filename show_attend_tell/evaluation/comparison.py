@@ -27,7 +27,11 @@ from show_attend_tell.config.settings import (
 from show_attend_tell.data.manifest import Photo
 from show_attend_tell.data.splits import folder_of, read_photos
 from show_attend_tell.evaluation.coco_results import read_captions
-from show_attend_tell.evaluation.metrics.bootstrap import paired_p, resample
+from show_attend_tell.evaluation.metrics.bootstrap import (
+    Statistic,
+    paired_p,
+    resample,
+)
 from show_attend_tell.evaluation.report import score_photos
 from show_attend_tell.runtime.errors import ConfigError, EvaluationError, nearest, quote
 from show_attend_tell.runtime.progress import progress_bar
@@ -170,38 +174,24 @@ def compare_runs(
     _require_comparable(evaluated)
     first = evaluated[0]
     photos = _photos_of(first, work)
-    statistics = []  # of each run, in the order of `photos`
-    bar = progress_bar(len(evaluated), "run", "scoring", shown=progress)
-    with logging_redirect_tqdm(), bar:
-        for run in evaluated:
-            bar.set_postfix_str(run.folder.name)
-            captions = {photo.id: run.captions[photo.id] for photo in photos}
-            result = score_photos(captions, photos, run.scores["tokenizer"])
-            statistics.append(result.statistics)
-            bar.update()
-    known = set.intersection(*map(set, statistics))
-    if metrics is None:
-        metrics = [name for name in DEFAULT_METRICS if name in known]
-    unknown = [name for name in metrics if name not in known]
-    if unknown:
-        raise EvaluationError(
-            f"`metric` must be one of {', '.join(sorted(known))}. Received: "
-            f"{quote(unknown[0])}"
-        )
+    statistics = _score_runs(evaluated, photos, progress)
+    metrics = _require_metrics(metrics, statistics)
     groups = _group(evaluated)
     labels = _labels([[evaluated[k] for k in group] for group in groups])
     rows = []
-    baseline = None
+    baseline = None  # the first row's scores of the resamples
     for label, group in zip(labels, groups, strict=True):
         chosen = [{name: statistics[k][name] for name in metrics} for k in group]
         resamples = list(map(resample, chosen))
+        # score -> (R,), the mean over the runs on each resample
         mean = {
             n: np.mean([scores[n] for scores in resamples], axis=0) for n in metrics
         }
         p_values = {}
-        if baseline is not None:
+        if baseline is None:
+            baseline = mean
+        else:
             p_values = {name: paired_p(mean[name] - baseline[name]) for name in metrics}
-        baseline = baseline or mean
         values = {name: [each[name].score() for each in chosen] for name in metrics}
         deviations = {}
         if len(group) > 1:
@@ -221,6 +211,38 @@ def compare_runs(
     split = first.scores["split"]
     tokenizer = first.scores["tokenizer"]
     return Comparison(split, len(photos), tokenizer, tuple(rows))
+
+
+def _score_runs(
+    evaluated: Sequence[_Run], photos: Sequence[Photo], progress: bool
+) -> list[dict[str, Statistic]]:
+    """Return the statistics of each run's scores, in the order of `photos`."""
+    statistics = []
+    bar = progress_bar(len(evaluated), "run", "scoring", shown=progress)
+    with logging_redirect_tqdm(), bar:
+        for run in evaluated:
+            bar.set_postfix_str(run.folder.name)
+            captions = {photo.id: run.captions[photo.id] for photo in photos}
+            result = score_photos(captions, photos, run.scores["tokenizer"])
+            statistics.append(result.statistics)
+            bar.update()
+    return statistics
+
+
+def _require_metrics(
+    metrics: Sequence[str] | None, statistics: Sequence[dict[str, Statistic]]
+) -> list[str]:
+    """Return the scores to compare, which all runs must have."""
+    known = set.intersection(*map(set, statistics))
+    if metrics is None:
+        return [name for name in DEFAULT_METRICS if name in known]
+    unknown = [name for name in metrics if name not in known]
+    if unknown:
+        raise EvaluationError(
+            f"`metric` must be one of {', '.join(sorted(known))}. Received: "
+            f"{quote(unknown[0])}"
+        )
+    return list(metrics)
 
 
 def _differences(

@@ -283,8 +283,11 @@ class Captioner(keras.Model):
         """Return the dropout of the decoder's layers, none outside of training."""
         if not training:
             return NO_DROPOUT
-        layers = (self.dropout, self.word_dropout, self.init_dropout)
-        return Dropouts(*(functools.partial(layer, training=True) for layer in layers))
+        return Dropouts(
+            hidden=functools.partial(self.dropout, training=True),
+            words=functools.partial(self.word_dropout, training=True),
+            initial=functools.partial(self.init_dropout, training=True),
+        )
 
     def call(self, inputs, training=False):
         """Run the decoder over the words of captions (teacher forcing).

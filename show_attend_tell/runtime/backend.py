@@ -1,6 +1,7 @@
 """Compile, repeat and normalise on any backend of Keras.
 
-This is the only code of the models that depends on the backend.
+Models call these functions and name no backend; :mod:`models.encoder.winograd` alone is
+TensorFlow's. The step of training is in :mod:`training.step`.
 """
 
 import importlib
@@ -183,7 +184,7 @@ def _tensorflow_loop(
 
     T = inputs.shape[0]
     # A step that is not used otherwise: it gives the shapes.
-    shapes = step(carry, inputs[0])[1]
+    _, shapes = step(carry, inputs[0])
     arrays = {
         name: tf.TensorArray(x.dtype, T, element_shape=x.shape)
         for name, x in shapes.items()
