@@ -1,11 +1,9 @@
 """Prepare the data set of an experiment in one folder.
 
-To add photos with captions: (1) write ``read_<name>(data)`` that returns a list of
-photos and records problems in ``data.problems``, as
-:func:`data_prep.sources.published.read_flickr8k` does; (2) add it to :data:`SOURCES`,
-as that is; (3) add the name to ``DataSettings.source`` in
-:mod:`show_attend_tell.config.settings`; (4) add a test in ``tests/data_prep/sources/``
-and an experiment in ``experiments/``. JSON like Karpathy's needs none of it.
+A further source is a function ``read_<name>(data)``, such as
+:func:`data_prep.sources.published.read_flickr8k`, in :data:`SOURCES` and
+``DataSettings.source``; the recipe "Add a data set" in ``CONTRIBUTING.md`` has the
+steps. JSON like Karpathy's needs none of it.
 
 The data of plug-ins are prepared by functions of their own, which also take a
 :class:`Preparation`; see :mod:`runtime.plugins`.

@@ -136,8 +136,9 @@ def _parse_row(values: Any, texts: Sequence[str]) -> Row:
     Raises:
         ValueError, TypeError, AttributeError, LookupError: the row is malformed.
     """
-    (file, *_) = [values[key].strip() for key in _FILES if values.get(key)]
-    (captions, *_) = [values[key] for key in texts if key in values]
+    # The first of the known columns; a ValueError if the row has none of them.
+    file, *_ = [values[key].strip() for key in _FILES if values.get(key)]
+    captions, *_ = [values[key] for key in texts if key in values]
     split = values.get("split")
     if not isinstance(captions, list):
         captions = [captions]

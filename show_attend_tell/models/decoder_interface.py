@@ -1,18 +1,10 @@
 """Define the methods that a captioner requires of its decoder, and what they exchange.
 
 The captioner, generators and exports call these methods and read no weight of a
-decoder. To add a decoder:
-
-1. Implement :class:`CaptionDecoder` in a folder beside ``lstm/`` and ``transformer/``,
-   named in ``packages`` of ``setup.cfg``.
-2. Register its properties in ``config.captioner.DECODERS`` and its layer in
-   ``models.captioner.LAYERS``. It trains then, and Keras captions with it.
-3. To caption without Keras, write its equations in NumPy with the functions of
-   ``reference/transformer.py``, and register them in
-   ``reference.captioner.EQUATIONS``.
-4. If it has settings of its own, add their table, as ``transformer`` is, to
-   ``config.settings.Experiment``, ``config.captioner.SavedConfig``, the arguments and
-   ``get_config`` of ``models.captioner.Captioner``, and ``training.train``.
+decoder. A further decoder is a layer with the methods of :class:`CaptionDecoder` in a
+folder beside ``lstm/`` and ``transformer/``, registered in
+``config.captioner.DECODERS`` and ``models.captioner.LAYERS``. It trains then, and Keras
+captions with it; the recipe "Add a decoder" in ``CONTRIBUTING.md`` has the other steps.
 """
 
 from collections.abc import Callable

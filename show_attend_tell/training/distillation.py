@@ -62,16 +62,17 @@ def make_distillation(
             "Received: 'distil'; train it on one machine"
         )
     teachers = [load_captioner(file) for file in files]
-    together = Generator([model, *teachers], names=["the experiment", *files])
+    names = ["the experiment", *map(str, files)]
+    # Refuses models that differ in vocabulary or encoder.
+    ensemble = Generator([model, *teachers], names=names)
     if difference := identity_difference(
-        together.encoder_identity, model.encoder_identity
+        ensemble.encoder_identity, model.encoder_identity
     ):
         raise ModelFileError(
             "the features must be made by the teachers' encoder. Received: "
             f"{difference}; extract them with encoder.weights = 'imagenet_8bit'"
         )
     teachers = [_without_dropout(teacher) for teacher in teachers]
-    names = ["the experiment", *map(str, files)]
     members = zip(names, [model, *teachers], strict=True)
     without = [name for name, one in members if not one.settings.attends]
     if experiment.distillation.attention and without:
@@ -133,11 +134,11 @@ def mean_outputs(
         truth = ops.take_along_axis(words[-1], targets[..., None], axis=-1)[..., 0]
         scores.append(ops.sum(ops.log(ops.maximum(truth, 1e-9)) * mask, axis=1))
     scores = settings.posterior * ops.stack(scores)  # (M, B)
+    # v_m, (M, B, 1, 1)
     weights = ops.exp(scores - ops.logsumexp(scores, axis=0))[..., None, None]
-    return tuple(
-        sum(weights[m] * each for m, each in enumerate(of_teachers))
-        for of_teachers in (words, alphas)
-    )
+    mean_words = sum(weights[m] * each for m, each in enumerate(words))
+    mean_alpha = sum(weights[m] * each for m, each in enumerate(alphas))
+    return mean_words, mean_alpha
 
 
 def distillation_loss(

@@ -95,6 +95,7 @@ def beam_search(
     """
     lengths = np.arange(1, max_words + 1, dtype="float32")
     powers = lengths**length_normalisation
+    # A single slot has nothing to rank: without division it stops at its first end.
     ranking = powers if beam > 1 else np.ones_like(powers)
     rules = _Rules(end_id, beam, ranking)
 
@@ -104,6 +105,7 @@ def beam_search(
     # (B, 1, ...) -> (B, W, ...)
     outputs = keras.tree.map_structure(lambda x: ops.repeat(x, beam, axis=1), outputs)
     search = _advance(_start(batch_size, outputs, rules), outputs, rules)
+    # A loop over one variable, a search.
     (search,) = ops.while_loop(
         lambda search: _may_improve(search, rules),
         lambda search: (_advance(search, step(search.tokens, search.state), rules),),

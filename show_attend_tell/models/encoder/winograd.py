@@ -35,22 +35,24 @@ def with_fast_convolutions(network: keras.Model) -> keras.Model | None:
     Returns:
         The copy; None if no convolution can be replaced, as in half precision.
     """
-    if not any(map(fits, network.layers)):
+    if not any(map(is_replaceable, network.layers)):
         return None
     return keras.models.clone_model(
-        network, clone_function=lambda x: WinogradConv2D(x) if fits(x) else x
+        network, clone_function=lambda x: WinogradConv2D(x) if is_replaceable(x) else x
     )
 
 
-def fits(layer: keras.layers.Layer) -> bool:
+def is_replaceable(layer: keras.layers.Layer) -> bool:
     """Return whether a layer is a convolution that :class:`WinogradConv2D` replaces."""
     if not isinstance(layer, keras.layers.Conv2D) or layer.compute_dtype != "float32":
         return False
-    form = layer.kernel_size, layer.strides, layer.dilation_rate, layer.groups
-    if form != ((3, 3), (1, 1), (1, 1), 1) or layer.padding != "same":
-        return False
     return (
-        layer.data_format == "channels_last"
+        layer.kernel_size == (3, 3)
+        and layer.strides == (1, 1)
+        and layer.dilation_rate == (1, 1)
+        and layer.groups == 1
+        and layer.padding == "same"
+        and layer.data_format == "channels_last"
         and min(layer.kernel.shape[2:]) >= LEAST_CHANNELS
     )
 
@@ -59,7 +61,7 @@ class WinogradConv2D(keras.layers.Layer):
     """A convolution with the weights that another layer has now.
 
     Args:
-        convolution: a layer for which :func:`fits` holds.
+        convolution: a layer for which :func:`is_replaceable` holds.
     """
 
     def __init__(self, convolution: keras.layers.Conv2D):

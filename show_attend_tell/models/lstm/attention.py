@@ -90,8 +90,10 @@ def attend(
 
 
 def attention_weights(e):
-    """Return alpha, the softmax of the scores e (..., L), Eq. (5); one location: 1."""
-    return ops.softmax(e, axis=-1) if e.shape[-1] != 1 else ops.ones_like(e)
+    """Return alpha, the softmax of the scores e (..., L), Eq. (5)."""
+    if e.shape[-1] == 1:  # Keras warns of a softmax over one value, 1
+        return ops.ones_like(e)
+    return ops.softmax(e, axis=-1)
 
 
 class ExponentialProjection(NamedTuple):

@@ -12,7 +12,7 @@ from show_attend_tell.models.encoder import winograd
 from show_attend_tell.models.encoder.network import Encoder
 from show_attend_tell.models.encoder.winograd import (
     WinogradConv2D,
-    fits,
+    is_replaceable,
     with_fast_convolutions,
 )
 
@@ -70,9 +70,9 @@ def test_outputs_are_those_of_the_convolution(rng, H, W, use_bias, activation):
     ],
 )
 def test_other_convolutions_stay(channels, options):
-    assert fits(convolution(3, 4))
-    assert not fits(convolution(channels, 4, **options))
-    assert not fits(keras.layers.MaxPooling2D())
+    assert is_replaceable(convolution(3, 4))
+    assert not is_replaceable(convolution(channels, 4, **options))
+    assert not is_replaceable(keras.layers.MaxPooling2D())
 
 
 def test_a_network_keeps_its_other_layers_and_its_outputs(rng):
