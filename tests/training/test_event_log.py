@@ -67,7 +67,7 @@ def test_a_killed_and_resumed_training_logs_each_step_once(
     def kill():
         raise Killed
 
-    monkeypatch.setattr(tensorboard_log, "EVERY", 1)
+    monkeypatch.setattr(tensorboard_log, "CHECK_INTERVAL", 1)
     with pytest.MonkeyPatch.context() as patch:
         interrupt_in_log(patch, STEPS + 2, stop=kill)
         with pytest.raises(Killed):

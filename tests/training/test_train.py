@@ -31,7 +31,7 @@ def real(work, tmp_path_factory):
         if path.stem != "photo-12":
             path.unlink()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tensorboard_log, "EVERY", 1)
+        patch.setattr(tensorboard_log, "CHECK_INTERVAL", 1)
         patch.setattr(tensorboard_log, "SAMPLES", 2)
         changes = {"epochs": 12, "learning_rate": 0.05, "metric": "CIDEr"}
         changes["validate_every"] = 18

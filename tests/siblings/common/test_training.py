@@ -64,7 +64,7 @@ def runs(work, tmp_path_factory):
     @functools.cache
     def run_of(name):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(tensorboard_log, "EVERY", 1)
+            patch.setattr(tensorboard_log, "CHECK_INTERVAL", 1)
             patch.setattr(words, "SHOWN", 1)
             settings = SIBLINGS[name].settings
             return go(work, name, tmp_path_factory.mktemp(name), training=settings)
@@ -163,7 +163,7 @@ def stopping(runs, work, tmp_path_factory):
     training = {"init_from": str(runs("ram").model), "metric": "reward", "epochs": 4}
     training |= {"learning_rate": 1e-3, "validate_every": 12}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tensorboard_log, "EVERY", 1)
+        patch.setattr(tensorboard_log, "CHECK_INTERVAL", 1)
         return go(work, "ram", folder, training=training, glimpse=STOP)
 
 
