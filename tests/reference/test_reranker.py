@@ -152,7 +152,7 @@ def test_expected_cider_is_kernel_ridge_regression(rng, photos, captions, monkey
 
 
 def test_fewer_landmarks_minimise_the_stated_objective(rng, photos, captions):
-    found = fit(photos, captions, tiny.WORDS, IDENTITY, most_landmarks=5)
+    found = fit(photos, captions, tiny.WORDS, IDENTITY, max_landmarks=5)
     assert found.landmarks.shape == (5, tiny.D)
     target = dense_vectors(found.vectors, captions) @ found.basis
     x = (photos - found.mean) / found.deviation
