@@ -162,6 +162,7 @@ def test_engines_are_compared_where_the_words_are_equal():
     assert engines.compare([(pairs[0][0],) * 2]).reached
 
 
+@pytest.mark.nightly
 def test_both_engines_caption_a_folder(tmp_path):
     if keras.backend.backend() != "tensorflow":
         pytest.skip("photos are captioned on TensorFlow")

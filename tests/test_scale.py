@@ -93,6 +93,7 @@ def test_hours_and_bytes_are_multiples_of_the_rates():
     assert resources.h100_seconds() == pytest.approx(published)
 
 
+@pytest.mark.nightly
 def test_the_document_holds_the_output_of_the_command(monkeypatch, tmp_path):
     figure = tmp_path / "scale.png"
     monkeypatch.setattr(scale, "FIGURE", figure)

@@ -43,6 +43,7 @@ def test_a_photo_is_captioned_and_drawn(tmp_path, model):
     assert "<html" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.nightly
 def test_a_model_of_drawn_scenes_captions(tmp_path):
     settings = EncoderSettings("SceneNet", "annotations", "scenes", 112, "squash")
     model, photo = tmp_path / "model.safetensors", tmp_path / "a.png"
@@ -103,9 +104,11 @@ def test_a_folder_is_captioned_into_a_table_and_into_metadata(tmp_path):
     [
         ("train", "-e", "scenes"),
         ("caption", PHOTO, "--engine", "keras"),
-        ("eval", "-e", "scenes"),
-        ("export", PHOTO, "--format", "keras", "--out", "out.keras"),
-        ("download", "flickr8k", "--data", "photos"),
+        *nightly(
+            (("eval", "-e", "scenes"),),
+            (("export", PHOTO, "--format", "keras", "--out", "out.keras"),),
+            (("download", "flickr8k", "--data", "photos"),),
+        ),
     ],
 )
 def test_what_needs_more_names_what_to_install(tmp_path, arguments):

@@ -30,6 +30,7 @@ from show_attend_tell.runtime.errors import (
 from show_attend_tell.training.train import train
 
 CHOSEN = experiment(training={"epochs": 2})
+ONE_EPOCH = experiment(training={"epochs": 1})
 NAMES = ["tiny-seed-5", "tiny-seed-2"]
 
 
@@ -60,11 +61,11 @@ def go(work, folder, changes=None, **options):
 
 @pytest.mark.usefixtures("quick")
 def test_every_run_equals_a_training_of_its_seed_alone(work, tmp_path):
-    results = go(work, tmp_path / "several")
+    results = go(work, tmp_path / "several", chosen=ONE_EPOCH)
     assert [one.experiment.name for one in results] == NAMES
-    assert [one.summary.steps for one in results] == [2 * STEPS] * 2
-    training = dataclasses.replace(CHOSEN.training, seed=2)
-    alone = dataclasses.replace(CHOSEN, name=NAMES[1], training=training)
+    assert [one.summary.steps for one in results] == [STEPS] * 2
+    training = dataclasses.replace(ONE_EPOCH.training, seed=2)
+    alone = dataclasses.replace(ONE_EPOCH, name=NAMES[1], training=training)
     train(alone, work, tmp_path / "alone", progress=False)
     assert_same_run(tmp_path / "several", tmp_path / "alone", NAMES[1])
     arrays = [read_checkpoint(tmp_path / "several", name)[0] for name in NAMES]
@@ -88,6 +89,7 @@ def test_a_run_that_fails_is_named_and_resuming_trains_it_alone(work, tmp_path):
     assert (second.fault, second.summary) == (None, None)
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("quick")
 def test_earlier_runs_are_refused_before_any_training_or_replaced(work, tmp_path):
     go(work, tmp_path, seeds=[2])
@@ -152,8 +154,6 @@ def test_runs_are_evaluated_on_the_validation_photos_once(work, tmp_path, monkey
 
 
 # On a cluster.
-
-ONE_EPOCH = experiment(training={"epochs": 1})
 
 
 class Here:

@@ -186,6 +186,7 @@ def vgg(rng) -> keras.Model:
     return network
 
 
+@pytest.mark.nightly
 def test_weights_of_vgg_are_converted_beside_a_model_too(rng, tmp_path):
     network, file = vgg(rng), tmp_path / "net.weights.h5"
     network.save_weights(file)
@@ -203,6 +204,7 @@ def test_weights_of_vgg_are_converted_beside_a_model_too(rng, tmp_path):
         Encoder(EncoderSettings("VGG19", "block1_conv1", str(target), 32))
 
 
+@pytest.mark.nightly
 def test_weights_of_scene_net_and_of_other_networks_are_converted(rng, tmp_path):
     network = build_scene_net()
     network.save_weights(tmp_path / "scene.weights.h5")

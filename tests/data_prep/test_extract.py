@@ -118,6 +118,7 @@ def test_every_photo_in_a_split_gets_its_features_and_is_counted(work, report):
     check_features(path, [f"{n}.png" for n in (0, BATCH, ROWS + 3)], mirrored=False)
 
 
+@pytest.mark.nightly
 def test_mirrored_photos_have_a_file_for_each_split(work, report):
     again = run(work, mirror=True, mirror_splits=("val",))
     assert [file.extracted for file in again] == [0, 0, VAL - 1]
@@ -145,6 +146,7 @@ def test_an_unknown_split_and_an_absent_file_of_weights_are_refused(tmp_path, wo
         run(work, encoder_weights=tmp_path / "absent.safetensors")
 
 
+@pytest.mark.nightly
 def test_each_data_set_gets_a_file_of_its_own(tmp_path):
     prepare(tmp_path)
     photos = [photo for photo in prepare(tmp_path / "other") if photo.split == "train"]
@@ -232,6 +234,7 @@ def test_unreadable_photos_are_tried_again(tmp_path):
     np.testing.assert_array_equal(after, before)
 
 
+@pytest.mark.nightly
 def test_an_interruption_while_photos_are_tried_again_keeps_the_features(tmp_path):
     photos = prepare(tmp_path)
     path = run(tmp_path)[0].path
@@ -293,6 +296,7 @@ def test_a_limited_set_takes_its_features_from_the_whole_set(tmp_path, caplog):
         np.testing.assert_array_equal(new.read([0, 1, 2]), old.read([0, 1, 2]))
 
 
+@pytest.mark.nightly
 def test_a_limited_set_of_another_encoder_is_extracted(tmp_path):
     photos = prepare(tmp_path)
     run(tmp_path)

@@ -69,6 +69,7 @@ def test_other_networks_and_weights_that_float16_would_round_are_refused():
         quantised_arrays(network)
 
 
+@pytest.mark.nightly
 def test_a_written_file_is_the_same_each_time_and_restores_its_network(tmp_path, rng):
     network = keras.applications.VGG16(include_top=False, weights=None)
     halves = [

@@ -271,6 +271,7 @@ def remove_attention(place: Place) -> None:
     Captioner.from_config(arguments).save(place.run / "model.safetensors")
 
 
+@pytest.mark.nightly
 def test_without_attention_scenes_have_no_regions_or_pointing(place, report):
     with_objects(place, report.captions, [0, 0, *PHOTO])
     remove_attention(place)
@@ -359,6 +360,7 @@ def test_unreadable_photos_are_left_out_of_pointing_with_a_note(
     assert unreadable[0] in shown
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("compiled")
 def test_files_and_labels_contain_the_locations_and_the_seed(place):
     sampled = with_locations("sampled", seed=3)
@@ -371,6 +373,7 @@ def test_files_and_labels_contain_the_locations_and_the_seed(place):
     assert place.saved("scores.json")["locations"] == "expected"  # not overwritten
 
 
+@pytest.mark.nightly
 def test_samples_of_photos_do_not_depend_on_their_batches(original, compiled):
     with splits.open_features(EXPERIMENT, original.work, identity=IDENTITY) as reader:
         rows = np.repeat(reader.rows["photo-12"], 5)

@@ -103,6 +103,7 @@ def save_trained_with(packaged, file, weights, digest):
     make_captioner(packaged, identity).save(file)
 
 
+@pytest.mark.nightly
 def test_the_packaged_weights_serve_a_model_of_the_weights_they_round(
     packaged, tmp_path
 ):
@@ -111,6 +112,7 @@ def test_the_packaged_weights_serve_a_model_of_the_weights_they_round(
     assert load(model).encoder.identity() == packaged.identity()
 
 
+@pytest.mark.nightly
 def test_a_file_beside_the_model_comes_before_the_packaged_weights(packaged, tmp_path):
     model, digest = tmp_path / "model.safetensors", ROUNDED_DIGEST
     save_trained_with(packaged, model, "own.safetensors", digest)

@@ -243,6 +243,7 @@ def test_locations_are_given_where_each_word_has_one(pipeline, photo):
     assert sampled.locations.tolist() != peaks(sampled.attention)
 
 
+@pytest.mark.nightly
 def test_several_samples_begin_with_the_one_of_the_seed(pipeline, photo):
     image = load_photo(photo)
     texts = set()
@@ -444,6 +445,7 @@ sat.load(sys.argv[1], engine="keras")
 """
 
 
+@pytest.mark.nightly
 def test_importing_every_name_and_loading_a_model_print_nothing(pipeline):
     done = python("-c", QUIET, pipeline.file, quiet=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -91,6 +91,7 @@ def test_captions_of_both_orders_are_not_mixed_in_a_file(
         list(reranked.caption_photos([photos], CaptionRequest(min_confidence=0.5)))
 
 
+@pytest.mark.nightly
 def test_the_command_line_captions_with_a_reranker(
     pipeline, reranked, file, photos, command
 ):
@@ -128,6 +129,7 @@ def test_the_reranker_of_a_single_model_is_used(model, reranked, photos):
     assert mirrored.generator.reranker.file == model
 
 
+@pytest.mark.nightly
 def test_a_reranker_that_is_found_leaves_one_hypothesis_as_it_is(
     model, pipeline, reranked, photos
 ):

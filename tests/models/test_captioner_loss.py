@@ -67,7 +67,7 @@ def test_the_gradient_is_the_slope_of_the_oracles_loss(rng, batch, variant, mode
     oracle.assert_slopes(found, tiny.weights(model), loss, rng)
 
 
-@limits(max_examples=min(10, limits.default.max_examples))
+@limits(max_examples=4)
 @given(
     seed=st.integers(0, 2**32 - 1),
     lengths=st.lists(st.integers(1, T), min_size=1, max_size=3),

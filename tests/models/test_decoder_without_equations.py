@@ -16,6 +16,8 @@ from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.reference.captioner import EQUATIONS
 from show_attend_tell.runtime.errors import ModelFileError
 
+pytestmark = pytest.mark.usefixtures("eager_searches")
+
 
 @pytest.fixture
 def without_equations(monkeypatch):

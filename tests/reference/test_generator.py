@@ -102,7 +102,7 @@ def test_an_ensemble_of_mirrored_photos_is_that_of_keras(pair, photos, tmp_path)
         generator.generate(views, DecodingSettings(locations="sampled"))
 
 
-@pytest.mark.parametrize("attention", ["mean", "none"])
+@pytest.mark.parametrize("attention", ["mean", *nightly("none")])
 def test_without_attention_ensembles_caption_and_regions_are_refused(
     attention, photos, tmp_path
 ):

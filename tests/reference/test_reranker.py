@@ -30,6 +30,8 @@ from show_attend_tell.runtime.errors import DataError, ModelFileError
 from show_attend_tell.training import reranking
 from show_attend_tell.training.reranking import GAMMA, LAMBDA, fit
 
+pytestmark = pytest.mark.usefixtures("eager_searches")
+
 IDENTITY = {"network": "VGG16", "layer": "block5_conv3"}
 DECODING = DecodingSettings(beam=4, max_words=5, length_normalisation=0.7)
 PHOTOS = 12

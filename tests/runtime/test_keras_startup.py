@@ -91,6 +91,7 @@ def write_keras_file(folder, content):
     return {**os.environ, "KERAS_HOME": str(folder), "KERAS_BACKEND": ""}
 
 
+@pytest.mark.nightly
 def test_keras_json_decides_nothing(tmp_path):
     content = '{"backend": "torch", "floatx": "float16", "epsilon": 0.5, '
     content += '"image_data_format": "channels_first"}'

@@ -45,6 +45,7 @@ print(tf.matmul(half, half).numpy().item())
 """
 
 
+@pytest.mark.nightly
 def test_tensorflow_writes_nothing_at_the_first_float16_operation():
     done = python("-c", HALF, quiet=False)
     assert (done.stdout, done.stderr) == ("1.0\n", "")

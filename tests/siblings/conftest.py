@@ -15,6 +15,20 @@ def work(tmp_path_factory):
     return made_up_digits.prepare(work, test=20)
 
 
+@pytest.fixture
+def eager_models(monkeypatch):
+    """Let trained models of digits and words compute without compiling, to save time.
+
+    Tests of compiled ones are in ``ram/test_model.py``, ``draw/test_bound.py`` and
+    ``words/test_generation.py``.
+    """
+    for module in ("words.generation", "digits.draw.bound", "digits.ram.prediction"):
+        monkeypatch.setattr(
+            f"show_attend_tell.siblings.{module}.compiled",
+            lambda function, *_, **__: function,
+        )
+
+
 @pytest.fixture(scope="session")
 def address(pipeline):
     """The address of a server of a captioner, digits and words."""

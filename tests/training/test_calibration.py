@@ -145,6 +145,7 @@ def test_the_minimum_leaves_out_captions_below_it(prepared, pipeline, captions):
     assert all(float(row["confidence"]) >= limit for row in rows)
 
 
+@pytest.mark.nightly
 def test_another_minimum_is_not_mixed_into_the_same_file(prepared, pipeline):
     out, photo = prepared / "mixed.jsonl", prepared / "made-up" / "photo-00.png"
     request = CaptionRequest(min_confidence=1e-6)

@@ -84,6 +84,7 @@ def test_the_loss_of_a_batch_is_that_of_numpy(rng, truth_weight, posterior, atte
     assert loss == pytest.approx(each[:2].mean(), rel=1e-4)  # the last is padding
 
 
+@pytest.mark.nightly
 def test_a_student_equal_to_its_teacher_stays_as_it_is(rng):
     student = tiny.build(rng, {"doubly_stochastic": 0.0}, spread=1.0)
     teacher = Captioner.from_config(student.get_config())

@@ -128,6 +128,7 @@ def test_captions_that_people_repeat_too_are_no_fault(caplog):
     assert watch.repetitions == {3: "4 of 4 captions are 'a dog'"}
 
 
+@pytest.mark.nightly
 def test_a_training_that_ends_in_equal_captions_says_so(
     work, tmp_path, monkeypatch, quick, caplog
 ):
@@ -249,7 +250,7 @@ REWARD = {"objective": "cider", "hypotheses": 2, "batch_size": 8}
 @pytest.mark.parametrize(
     ("objective", "rate"),
     [
-        ({}, 1e9),
+        *nightly(({}, 1e9)),
         pytest.param({}, 1e30, marks=pytest.mark.slow),
         pytest.param(REWARD, 1e9, marks=pytest.mark.slow),
     ],

@@ -58,6 +58,7 @@ def test_a_record_that_a_kill_cut_off_ends_the_file(tmp_path, lost):
     assert file.stat().st_size == size
 
 
+@pytest.mark.nightly
 def test_a_killed_and_resumed_training_logs_each_step_once(
     work, tmp_path, quick, monkeypatch
 ):

@@ -50,6 +50,7 @@ def test_the_model_s_words_are_kept_and_new_ones_are_added(
     assert Vocabulary.load(done.folder / "vocabulary.json") == ours.vocabulary
 
 
+@pytest.mark.nightly
 def test_a_resumed_training_needs_the_initial_model_no_more(work, start, tmp_path):
     model, _ = start
     settings = {"init_from": str(model), "average_decay": 0.9, "initial_share": 0.4}

@@ -104,6 +104,7 @@ def test_training_by_reward_raises_the_reward(work, tmp_path, monkeypatch):
     assert np.mean(rewards[-part:]) > 1.2 * np.mean(rewards[:part])
 
 
+@pytest.mark.nightly
 def test_the_initial_model_is_the_first_candidate(work, started, monkeypatch):
     def update(self, chosen, rng):
         x = {"annotations": self.readers[0].read(self.data.rows[chosen])}

@@ -185,6 +185,7 @@ def test_an_interrupted_validation_of_the_start_model_is_done_on_resuming(
     assert_same_run(*folders, name="further")
 
 
+@pytest.mark.nightly
 def test_more_epochs_extend_a_finished_run_and_its_settings(
     work, whole, tmp_path, quick
 ):

@@ -237,6 +237,7 @@ def test_the_reranker_predicts_the_same_cider(folder, rng):
     assert np.abs(values).max() > 1e-2
 
 
+@pytest.mark.nightly
 def test_the_beam_of_an_export_may_be_another(tmp_path):
     assert export("shipped", "--beam", 4, "--out", tmp_path / "x") == 0
     settings = json.loads((tmp_path / "x" / "captioner.json").read_text("utf-8"))

@@ -80,7 +80,7 @@ def reference_search(table, W, T, p, allowed):
     return (finished or live)[:W]
 
 
-@limits(max_examples=min(10, limits.default.max_examples))
+@limits(max_examples=5)
 @given(
     st.integers(0, 2**31),
     st.integers(2, 4),

@@ -163,6 +163,7 @@ def test_weights_of_a_file_of_the_network_are_loaded_whatever_its_path(
             Encoder(replaced(weights=str(file)))
 
 
+@pytest.mark.nightly
 def test_a_network_of_keras_with_numbered_layers_is_saved_and_loaded(tmp_path):
     file, settings = tmp_path / "net.safetensors", EncoderSettings("MobileNet")
     build = functools.partial(

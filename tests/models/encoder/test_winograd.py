@@ -37,13 +37,12 @@ def convolution(channels, filters, **options):
 @pytest.mark.parametrize(
     ("H", "W", "use_bias", "activation"),
     [
-        (5, 7, True, "relu"),
+        (5, 7, True, "tanh"),
         (1, 2, False, "relu"),
-        (8, 12, True, "tanh"),
         *nightly(
-            *((H, W, True, "relu") for H, W in ((8, 12), (1, 2), (14, 14))),
+            *((H, W, True, "relu") for H, W in ((8, 12), (5, 7), (1, 2), (14, 14))),
             *((H, W, False, "relu") for H, W in ((8, 12), (5, 7), (14, 14))),
-            *((H, W, True, "tanh") for H, W in ((5, 7), (1, 2), (14, 14))),
+            *((H, W, True, "tanh") for H, W in ((8, 12), (1, 2), (14, 14))),
         ),
     ],
 )
@@ -75,6 +74,7 @@ def test_other_convolutions_stay(channels, options):
     assert not is_replaceable(keras.layers.MaxPooling2D())
 
 
+@pytest.mark.nightly
 def test_a_network_keeps_its_other_layers_and_its_outputs(rng):
     inputs = keras.Input((9, 9, 3))
     x = convolution(3, 4)(inputs)

@@ -12,6 +12,7 @@ import oracle
 import pytest
 import tiny_captioner as tiny
 from keras import ops
+from nightly import nightly
 from random_weights import randomised
 from tiny_captioner import MODES, TOLERANCE, run_in
 
@@ -98,7 +99,8 @@ def exact_gradient(model, photo):
 
 
 @pytest.mark.parametrize(
-    ("seed", "mode"), [(0, MODES[-1]), *((k, "eager") for k in range(4))]
+    ("seed", "mode"),
+    [(0, "eager"), *nightly((0, MODES[-1]), *((k, "eager") for k in (1, 2, 3)))],
 )
 def test_the_bound_is_the_oracles_and_below_the_log_likelihood(seed, mode):
     model, photo = build(seed=seed)

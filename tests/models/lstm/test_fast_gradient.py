@@ -128,11 +128,12 @@ def test_outputs_and_gradients_are_those_of_autodiff(kind, mode):
         np.testing.assert_allclose(one, other, **TOLERANCE)
 
 
-def test_large_scores_of_attention_stay_finite():
+@pytest.mark.parametrize("mode", ["eager", *nightly("xla")])
+def test_large_scores_of_attention_stay_finite(mode):
     model = build(np.random.default_rng(1))
     annotations, tokens, targets = _batch((4, 2, 3))
     annotations = tf.constant(annotations, tf.float32)
-    run, decoder = _gradient_function(model, "xla"), model.decoder
+    run, decoder = _gradient_function(model, mode), model.decoder
     for size in (20.0, 60.0, 1e4):
         decoder.w_h.assign(size * np.sign(decoder.w_h))
         decoder.w_a[0].assign(size * np.sign(decoder.w_a[0]))
@@ -140,13 +141,15 @@ def test_large_scores_of_attention_stay_finite():
             assert np.isfinite(value).all(), size
 
 
-@pytest.mark.parametrize("kind", ["tanh", *nightly("hard")])
-def test_compiled_parts_multiply_in_bfloat16_and_change_little_else(kind):
+@pytest.mark.parametrize(
+    ("kind", "xla"), [("tanh", False), *nightly(("tanh", True), ("hard", True))]
+)
+def test_compiled_parts_multiply_in_bfloat16_and_change_little_else(kind, xla):
     model, parts = _model(KINDS[kind]), []
 
     def compile_fn(function):
         parts.append(function.__name__)
-        return tf.function(function, autograph=False, jit_compile=True)
+        return tf.function(function, autograph=False, jit_compile=xla)
 
     found = []
     for precision in ("float32", "bfloat16"):

@@ -112,6 +112,7 @@ def test_outputs_and_surrogate_are_the_oracles(rng, mode, reward_per, baseline):
     np.testing.assert_allclose(loss, np.mean(losses), rtol=1e-5)
 
 
+@pytest.mark.nightly
 def test_the_authors_weights_times_the_batch_size_give_the_authors_sums(rng):
     """The reported likelihood is a mean over captions, the other terms are sums."""
     hard = {"reward_per": "caption_mean", "reward_scale": 0.1, "reinforce_weight": B}

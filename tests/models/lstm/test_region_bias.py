@@ -57,6 +57,7 @@ def test_attention_is_the_models_own_weighted_by_the_region():
     )
 
 
+@pytest.mark.nightly
 def test_regions_share_one_graph_and_other_captions_have_none(
     model, photos, shares, monkeypatch
 ):

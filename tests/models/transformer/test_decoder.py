@@ -7,7 +7,7 @@ import tiny_captioner
 import tiny_transformer as tiny
 from checks import assert_same_outputs
 from keras import ops
-from nightly import others_nightly
+from nightly import nightly, others_nightly
 from refusals import refused
 from tiny_captioner import GRID, START, TOLERANCE, B, D, K, L, T, arrays, outputs_of
 from tiny_transformer import VARIANTS, H, N, d
@@ -51,7 +51,7 @@ def written(model, annotations, words, bias=None):
 
 
 @pytest.mark.parametrize(
-    "variant", others_nightly(VARIANTS, kept=("the default", "encoder layers, post"))
+    "variant", others_nightly(VARIANTS, kept=("encoder layers, post",))
 )
 def test_cached_steps_are_the_full_read(rng, variant):
     model = tiny.build(rng, **VARIANTS[variant])
@@ -141,7 +141,7 @@ def test_initial_weights_are_glorots_and_unit_embedded_words():
                 assert 0.9 * limit < np.abs(values).max() <= limit
 
 
-@pytest.mark.parametrize("words", [T, 30])
+@pytest.mark.parametrize("words", [T, *nightly(30)])
 def test_every_weight_has_a_gradient(rng, words):
     """Few words read locations that are not projected, and many read their keys."""
     model = tiny.build(rng, encoder_layers=1, tie_output=False)

@@ -202,6 +202,7 @@ def export(source, form, out):
     return out.stat().st_size
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("form", "share", "error"), [("8bit", 0.6, 0.03), *nightly(("half", 0.7, 0.002))]
 )
@@ -236,11 +237,13 @@ def test_a_model_of_another_task_is_refused(sources):
     ("experiment", "changes"),
     [
         (made_up_digits.experiment, {"glimpse": {"patch": 9}}),
-        (made_up_digits.experiment, {"classifier": {"widths": [4]}}),
-        (made_up_digits.experiment, {"draw": {"read": 7}}),
-        (made_up_digits.experiment, {"data": {"canvas": 40}}),
         (made_up_digits.drawing_experiment, {"draw": {"read": 4}}),
-        (tiny_reader.experiment, {"reader": {"width": 17}}),
+        *nightly(
+            (made_up_digits.experiment, {"classifier": {"widths": [4]}}),
+            (made_up_digits.experiment, {"draw": {"read": 7}}),
+            (made_up_digits.experiment, {"data": {"canvas": 40}}),
+            (tiny_reader.experiment, {"reader": {"width": 17}}),
+        ),
     ],
 )
 def test_a_model_of_other_settings_is_refused(tmp_path, experiment, changes):

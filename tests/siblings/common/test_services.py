@@ -23,6 +23,8 @@ from show_attend_tell.siblings.words.generation import Searcher
 from show_attend_tell.siblings.words.page_reader import PageReader
 from show_attend_tell.siblings.words.reading import best_readings
 
+pytestmark = pytest.mark.usefixtures("eager_models")
+
 CLASSIFY, READ = "digits/classify", "read"
 
 
@@ -54,6 +56,7 @@ def test_a_drawn_digit_gets_glimpses_with_what_was_seen_and_probabilities(addres
     np.testing.assert_array_equal(seen, inside)
 
 
+@pytest.mark.nightly
 def test_the_glimpses_of_a_model_that_stops_end_there():
     model = tiny_ram(stop="learned", price=0.1)
     digit = Image.open(io.BytesIO(drawing_bytes()))

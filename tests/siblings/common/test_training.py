@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 import tiny_reader
 from made_up_digits import digits
-from nightly import others_nightly
+from nightly import nightly, others_nightly
 from PIL import Image
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tiny_reader import drawn_words
@@ -118,7 +118,8 @@ SLOW_TO_RESUME = [
 @pytest.mark.parametrize(
     ("name", "changes"),
     [
-        ("draw", {"draw": {"steps": 1, "attention": False}}),
+        ("ram", {"classifier": {"widths": [12]}}),
+        *nightly(("draw", {"draw": {"steps": 1, "attention": False}})),
         *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW_TO_RESUME),
     ],
 )
@@ -172,6 +173,7 @@ def stopping_experiment():
     return made_up_digits.experiment(training=training, glimpse=STOP)
 
 
+@pytest.mark.nightly
 def test_zoom_and_stop_start_from_a_model_without_them(runs, work, tmp_path):
     source = runs("ram").model
     changes = {"init_from": str(source), "learning_rate": 1e-9, "epochs": 1}
@@ -184,12 +186,14 @@ def test_zoom_and_stop_start_from_a_model_without_them(runs, work, tmp_path):
             np.testing.assert_allclose(weights[name], given, atol=1e-6)
 
 
+@pytest.mark.nightly
 def test_a_model_with_stop_is_no_start_for_one_without(stopping, work, tmp_path):
     source = {"training": {"init_from": str(stopping.model)}}
     with pytest.raises(ModelFileError, match="weights of other shapes"):
         go(work, "ram", tmp_path, **source, glimpse={"glimpses": 3})
 
 
+@pytest.mark.nightly
 def test_tensorboard_has_the_mean_number_of_glimpses(stopping):
     log = EventAccumulator(str(stopping.folder), {"tensors": 0}).Reload()
     values = {
@@ -203,6 +207,7 @@ def test_tensorboard_has_the_mean_number_of_glimpses(stopping):
     assert all(1 <= value <= 3 for value in values["validation/glimpses"])
 
 
+@pytest.mark.nightly
 def test_the_error_of_a_model_that_stops_is_beside_its_glimpses(stopping, work):
     folder = stopping.folder.parent
     report = classification.evaluate(stopping_experiment(), work, folder)
@@ -226,6 +231,7 @@ def test_the_error_of_a_model_that_stops_is_beside_its_glimpses(stopping, work):
         np.testing.assert_allclose(seen.probabilities, last, atol=1e-6)
 
 
+@pytest.mark.nightly
 def test_a_model_that_stops_is_chosen_by_its_reward(stopping, work):
     own = read_split(stopping_experiment(), work, "val")
     seen = Predictor(CLASSIFIERS.load(stopping.model))(own.images)

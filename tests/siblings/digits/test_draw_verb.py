@@ -9,6 +9,8 @@ from show_attend_tell.config.runs import MODEL
 from show_attend_tell.config.settings import experiment_to_toml
 from show_attend_tell.siblings.digits.draw.models import GENERATORS
 
+pytestmark = pytest.mark.usefixtures("eager_models")
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):

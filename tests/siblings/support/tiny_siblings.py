@@ -43,7 +43,12 @@ SIBLINGS = {
         ram.train,
         classification.evaluate,
         made_up_digits.experiment,
-        {"epochs": 40, "learning_rate": 0.01, "validate_every": 120},
+        {
+            "epochs": 40,
+            "learning_rate": 0.01,
+            "validate_every": 120,
+            "checkpoint_every": 120,
+        },
         steps=40 * 6,
         scores=("accuracy", "error", "error_sampled"),
         terms=("loss", "cross_entropy", "error", "reward", "baseline_error")

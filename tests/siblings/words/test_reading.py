@@ -23,6 +23,8 @@ from show_attend_tell.siblings.words.reading import (
     read_into_file,
 )
 
+pytestmark = pytest.mark.usefixtures("eager_models")
+
 CROPS, WORDS = drawn_words(4)
 
 

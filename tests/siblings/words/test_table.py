@@ -144,6 +144,7 @@ def test_keys_of_other_sources_are_refused():
 # --- models of an alphabet ---
 
 
+@pytest.mark.usefixtures("eager_models")
 def test_a_reader_keeps_its_alphabet_in_its_file(tmp_path):
     settings = random_reader().settings
     for characters in (CHARACTERS, "0123", "éa東"):
@@ -162,6 +163,7 @@ def test_a_reader_keeps_its_alphabet_in_its_file(tmp_path):
             READERS.load(tmp_path / "bad.safetensors")
 
 
+@pytest.mark.nightly
 def test_an_initial_reader_learns_further_characters(tmp_path):
     prepare(experiment(), make_folder(tmp_path / "data"), tmp_path)
     initial = Reader(experiment().reader, seed=9)

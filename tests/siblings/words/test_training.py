@@ -45,6 +45,7 @@ def test_an_epoch_has_every_word_once_and_shorter_ones_first_in_a_batch(data):
     assert sorted(found) == sorted(wanted)
 
 
+@pytest.mark.nightly
 def test_photos_of_words_continue_the_packaged_reader(work, tmp_path):
     given = load_experiment("read_iiit5k")
     tables = {"reader": dataclasses.asdict(given.reader)}

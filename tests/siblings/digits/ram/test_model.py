@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from keras import ops
 from made_up_digits import digits
+from nightly import nightly
 from tiny_ram import B, T
 
 from show_attend_tell.siblings.common.layers import named_weights
@@ -61,7 +62,7 @@ def expected(model, batch, at_random=False, decisions=None):
     return {key: np.array([row[key] for row in rows]) for key in rows[0]}
 
 
-@pytest.mark.parametrize("at_random", [False, True])
+@pytest.mark.parametrize("at_random", [False, *nightly(True)])
 @pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
 def test_outputs_equal_the_equations(rng, changes, at_random):
     model, batch = tiny.build(rng, **changes), tiny.batch(rng)
@@ -102,9 +103,9 @@ def test_the_loss_is_that_of_its_equation(rng, baseline, per):
     assert float(model.moving) == pytest.approx(moved, rel=1e-5)
 
 
-@pytest.mark.parametrize("per", ["sum", "mean"])
+@pytest.mark.parametrize("per", ["sum", *nightly("mean")])
 @pytest.mark.parametrize("baseline", ["learned", "moving", "samples"])
-@pytest.mark.parametrize("first", ["random", "learned"])
+@pytest.mark.parametrize("first", ["learned", *nightly("random")])
 def test_the_price_lowers_the_reward_and_terms_end_at_the_stop(
     rng, baseline, per, first
 ):
@@ -372,7 +373,7 @@ def test_the_number_of_parameters_does_not_depend_on_the_glimpses(glimpses):
     assert sum(np.prod(w.shape) for w in model.trainable_weights) == 209_677
 
 
-@pytest.mark.parametrize("changes", [{}, {**STOP, **BOTH}], ids=["plain", "both"])
+@pytest.mark.parametrize("changes", [{**STOP, **BOTH}, *nightly({})])
 def test_a_compiled_prediction_equals_the_other_one(monkeypatch, changes):
     experiment = made_up_digits.experiment(glimpse=changes)
     model, images = CLASSIFIERS.build(experiment), digits(20).images

@@ -60,6 +60,7 @@ def test_a_folder_has_crops_words_a_record_and_a_contact_sheet(tmp_path):
     assert record["families"] == ["DejaVu Sans", "DejaVu Serif"]
 
 
+@pytest.mark.nightly
 def test_two_processes_write_the_same_bytes_as_one(tmp_path):
     assert render(tmp_path / "one")
     assert render(tmp_path / "two", workers=2)
@@ -108,6 +109,7 @@ def test_an_interrupted_rendering_resumes_with_the_same_bytes(
     assert content(tmp_path / "cut") == content(tmp_path / "whole")
 
 
+@pytest.mark.nightly
 def test_finished_parts_serve_another_number_of_words(tmp_path, monkeypatch, rendered):
     render_parts_alone(monkeypatch, tmp_path / "cut")
     before = len(rendered())
@@ -117,6 +119,7 @@ def test_finished_parts_serve_another_number_of_words(tmp_path, monkeypatch, ren
     assert content(tmp_path / "cut") == content(tmp_path / "whole")
 
 
+@pytest.mark.nightly
 def test_rendered_words_are_not_rendered_again_unless_settings_change(tmp_path):
     assert render(tmp_path)
     before = content(tmp_path)
