@@ -91,6 +91,7 @@ def test_help_and_a_star_import_show_what_is_installed(tmp_path):
     assert (done.stdout, done.stderr) == ("load Caption False\n", "")
 
 
+@pytest.mark.nightly
 def test_a_folder_is_captioned_into_a_table_and_into_metadata(tmp_path):
     (tmp_path / "sheep.jpg").write_bytes(PHOTO.read_bytes())
     arguments = ("caption", ".", "--out", "captions.csv", "--write-metadata")

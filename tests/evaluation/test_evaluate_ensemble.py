@@ -58,6 +58,7 @@ def test_absent_mirrored_features_are_named_in_one_line(place):
         moved.rename(path)
 
 
+@pytest.mark.nightly
 def test_another_model_and_another_beam_leave_the_runs_own_scores(place):
     place.evaluate()
     own = (place.run / "scores.json").read_bytes()

@@ -35,6 +35,7 @@ def test_the_mean_over_the_heads_of_the_last_layer_is_alpha(pipeline, caption):
     np.testing.assert_allclose(heads.sum(axis=(3, 4)), 1, rtol=1e-4)
 
 
+@pytest.mark.nightly
 def test_a_region_directs_the_heads_too(pipeline, photo, caption):
     whole, *_ = pipeline.engine.head_attention(caption)
     found = pipeline.caption(photo, region=(10, 10, 30, 30))

@@ -116,6 +116,7 @@ def model(pipeline, file, tmp_path):
     return path
 
 
+@pytest.mark.nightly
 def test_the_reranker_of_a_single_model_is_used(model, reranked, photos):
     found = load(model)
     assert found.generator.reranker_file(found.decoding()) == model

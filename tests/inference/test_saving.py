@@ -29,6 +29,7 @@ def parts(file):
     return {name: arrays[name] for name in arrays if name.startswith(("rer", "conf"))}
 
 
+@pytest.mark.nightly
 def test_reranker_and_calibration_go_with_the_model_until_its_weights_change(tmp_path):
     source, file = tmp_path / "source.safetensors", tmp_path / "mine.safetensors"
     shutil.copyfile(SHIPPED, source)

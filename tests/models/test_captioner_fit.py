@@ -42,6 +42,7 @@ def test_fit_overfits_four_captions_and_generate_returns_them():
     np.testing.assert_allclose(predicted["logits"], outputs["logits"], 1e-4, 1e-4)
 
 
+@pytest.mark.nightly
 def test_hard_attention_is_fitted_too(rng, batch):
     hard = {"samples": 2, "baseline": "samples", "drawn_per": "caption"}
     model = hard_model.build(rng, hard)

@@ -48,6 +48,7 @@ def test_words_and_attention_are_the_means_of_the_members(members, photos):
     assert_hypotheses_are_read(found, read)
 
 
+@pytest.mark.nightly
 def test_the_attention_of_a_mirrored_photo_is_flipped_back(members, photos):
     # The decoder does not know where a location is, so both views give one caption.
     expected = members[0].generate(photos, DECODING)

@@ -178,6 +178,7 @@ def test_a_metric_that_cannot_select_a_model_names_the_other(metric, references,
     assert re.search(fault, found)
 
 
+@pytest.mark.nightly
 def test_an_unfit_metric_is_a_warning_before_training(work, tmp_path, quick, caplog):
     go(work, tmp_path, training={"epochs": 1})  # captions of three words, BLEU-4
     warnings = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]

@@ -45,6 +45,7 @@ def test_every_optimiser_takes_the_same_step_compiled(optimizer, clip_norm, leng
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.nightly
 def test_a_transformer_of_the_mean_annotation_is_trained():
     """Its queries and keys, which one location ignores, have a gradient: 0."""
 
@@ -55,6 +56,7 @@ def test_a_transformer_of_the_mean_annotation_is_trained():
     assert last[1][-1] < first[1][0]
 
 
+@pytest.mark.nightly
 def test_captions_are_generated_in_float32_after_training_in_bfloat16():
     (model, rounded), (_, losses) = (
         trained((4, 4, 4), precision=name) for name in ("bfloat16", "float32")

@@ -19,6 +19,7 @@ def work(tmp_path, quick, no_java):
     return prepare(tmp_path / "work")
 
 
+@pytest.mark.nightly
 def test_a_run_is_evaluated_with_a_reranker(work, tmp_path, capsys):
     runs = tmp_path / "runs"
     done = go(work, runs, training={"epochs": 2})

@@ -5,7 +5,6 @@ import json
 
 import numpy as np
 import pytest
-from nightly import nightly
 from tiny_run import experiment, prepare
 from tiny_training import (
     REWARD,
@@ -42,7 +41,8 @@ def work(tmp_path_factory):
     return work
 
 
-@pytest.mark.parametrize("mirror", [True, *nightly(False)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("mirror", [True, False])
 def test_an_interrupted_training_resumes_to_the_byte(work, tmp_path, mirror):
     options = {**DATA, "encoder": {"mirror": mirror}}
     assert_resumes(functools.partial(go, work, **options), tmp_path, 6)
@@ -51,6 +51,7 @@ def test_an_interrupted_training_resumes_to_the_byte(work, tmp_path, mirror):
     assert "both" in model.vocabulary
 
 
+@pytest.mark.nightly
 def test_training_by_reward_and_distillation_show_weighted_photos(
     work, tmp_path, monkeypatch
 ):

@@ -158,9 +158,8 @@ def test_resuming_a_finished_training_changes_nothing(whole, work, tmp_path, qui
     assert_same_run(whole, copied)
 
 
-@pytest.mark.parametrize(
-    "interrupt", [interrupt_in_validation, *nightly(fail_in_validation)]
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("interrupt", [interrupt_in_validation, fail_in_validation])
 def test_an_interrupted_validation_of_the_start_model_is_done_on_resuming(
     whole, work, tmp_path, quick, interrupt
 ):

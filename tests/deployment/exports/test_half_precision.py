@@ -127,6 +127,7 @@ def test_the_digests_are_those_of_keras():
         assert KERAS_FILES[name] in inspect.getsource(module)
 
 
+@pytest.mark.nightly
 def test_the_shipped_model_is_small_and_has_its_card():
     if not pretrained.SHIPPED.is_file():
         pytest.skip("this installation ships no model")

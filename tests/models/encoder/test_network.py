@@ -138,6 +138,7 @@ def test_the_identity_names_weights_layer_grid_and_preprocessing(vgg):
         assert difference in identity_difference(identity, other)
 
 
+@pytest.mark.nightly
 def test_weights_of_a_file_of_the_network_are_loaded_whatever_its_path(
     tmp_path, vgg, squares
 ):

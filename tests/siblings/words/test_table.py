@@ -163,7 +163,6 @@ def test_a_reader_keeps_its_alphabet_in_its_file(tmp_path):
             READERS.load(tmp_path / "bad.safetensors")
 
 
-@pytest.mark.nightly
 def test_an_initial_reader_learns_further_characters(tmp_path):
     prepare(experiment(), make_folder(tmp_path / "data"), tmp_path)
     initial = Reader(experiment().reader, seed=9)

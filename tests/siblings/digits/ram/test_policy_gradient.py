@@ -148,6 +148,7 @@ def without_baseline(exact):
     return variance_of_estimates(exact, baseline="moving")
 
 
+@pytest.mark.nightly
 def test_the_gradient_is_the_enumerated_one_and_a_baseline_lowers_its_variance(
     exact, without_baseline
 ):
