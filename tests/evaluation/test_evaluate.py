@@ -281,6 +281,7 @@ def test_without_attention_scenes_have_no_regions_or_pointing(place, report):
     assert "exact_match" in found
 
 
+@pytest.mark.nightly
 def test_boxes_need_attention(place, report):
     remove_attention(place)
     boxes = place.work / "people.jsonl"

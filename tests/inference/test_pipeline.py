@@ -234,6 +234,7 @@ def peaks(attention):
     return np.reshape(attention, (len(attention), -1)).argmax(1).tolist()
 
 
+@pytest.mark.nightly
 def test_locations_are_given_where_each_word_has_one(pipeline, photo):
     assert pipeline.caption(photo).locations is None
     found = pipeline.caption(photo, locations="likeliest")

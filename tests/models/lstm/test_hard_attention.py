@@ -196,6 +196,7 @@ def test_each_term_reaches_the_weights_that_it_should(rng):
         assert [reached(model, batch, k, sampled) for k in range(3)] == expected
 
 
+@pytest.mark.nightly
 def test_the_surrogate_of_a_batch_is_the_mean_of_its_captions_alone(rng):
     model, longer = hard_model.build(rng, HARD), 2
     batch = tiny.batch(rng, (*LENGTHS, 0, 0), T + longer)
