@@ -126,6 +126,11 @@ def caption(
         return
     if heads and attention is None:
         raise click.UsageError("--heads needs --attention DIR.")
+    if exiftool_columns and request.tags:
+        raise click.UsageError(
+            "--exiftool-columns cannot be combined with --tags, since exiftool would "
+            "replace keywords; --write-metadata adds them."
+        )
     if exiftool_columns and (out is None or out.suffix.lower() != ".csv"):
         raise click.UsageError("--exiftool-columns needs --out FILE.csv.")
     if out is not None and prints_details:
@@ -166,7 +171,7 @@ def caption(
     else:
         # Captions of an earlier run have no details.
         if writer and not prints_details and request.min_confidence is None:
-            photos = _print_present(writer, photos)
+            photos = _print_present(writer, photos, request.tags)
         failed = _print_captions(
             pipeline,
             _results(pipeline, photos, request, writer),
@@ -224,7 +229,7 @@ def _results(pipeline, photos, request, writer) -> Iterator:
         return
     for result in _with_progress(results, len(inputs)):
         if not isinstance(result, Failure):
-            writer.write(result.path, result.text, result.confidence)
+            writer.write(result.path, result.text, result.confidence, result.tag_names)
         yield result
 
 
@@ -265,11 +270,22 @@ def _print_captions(
         drawn = draw_figures(results, attention, draw, formats, dark)
     return print_results(
         drawn,
-        lambda caption: caption.sentence + _in_words(caption.confidence),
+        _describe,
         "photos not captioned",
         page,
         as_json,
     )
+
+
+def _describe(caption) -> str:
+    """Return a caption as it is printed."""
+    text = caption.sentence + _in_words(caption.confidence)
+    return text if caption.tags is None else text + _as_list(caption.tag_names)
+
+
+def _as_list(tags: Sequence[str]) -> str:
+    """Return tags to print after a sentence."""
+    return f" [{', '.join(tags)}]"
 
 
 def _in_words(confidence: float | None) -> str:
@@ -324,12 +340,13 @@ def print_results(
     return failures > 0
 
 
-def _print_present(writer, photos: Iterable[Path]) -> list:
+def _print_present(writer, photos: Iterable[Path], has_tags: bool) -> list:
     """Print the captions that are already in the metadata; return the other photos.
 
     Args:
         writer: the MetadataWriter.
         photos: photos and folders.
+        has_tags: whether the tags of the metadata are printed too.
 
     Returns:
         Photos without a caption by this model with these settings, and failures.
@@ -343,6 +360,8 @@ def _print_present(writer, photos: Iterable[Path]) -> list:
         if packet is not None:
             writer.present += 1
             text = packet.caption + _in_words(packet.confidence)
+            if has_tags:
+                text += _as_list(packet.tags)
             click.echo(f"{in_one_line(photo)}: {text}")
         else:
             others.append(photo)

@@ -249,19 +249,34 @@ def average(models, experiment, changes, runs, name, overwrite) -> None:
     metavar="FOLDER",
     help="Folder of pictures unlike the training photos; repeatable.",
 )
-def calibrate(experiment, changes, work, runs, model, encoder_weights, others) -> None:
-    """Calibrate the confidence of a model's captions: when to trust them.
+@click.option(
+    "--tags",
+    "only_tags",
+    is_flag=True,
+    help="Calibrate the tags of a calibrated model, and nothing else; needs the "
+    "features of validation photos alone.",
+)
+def calibrate(
+    experiment, changes, work, runs, model, encoder_weights, others, only_tags
+) -> None:
+    """Calibrate the confidence of a model's captions and tags: when to trust them.
 
     Compares the validation photos with pictures unlike the training photos: the same
     photos upside down, close-ups of them, drawn scenes, and those of --other. The
     calibration becomes a part of the model's file.
     """
+    if only_tags and others:
+        raise click.UsageError("--tags needs no --other.")
     settings = load_settings(experiment, changes)
     start_keras()
     from show_attend_tell.models.pretrained import model_path
-    from show_attend_tell.training.calibration import calibrate
+    from show_attend_tell.training.calibration import calibrate, calibrate_tags
 
     file = model_path(str(model or settings.name), runs)
+    if only_tags:
+        found = calibrate_tags(settings, work, file, encoder_weights)
+        click.echo("\n".join(found.lines()))
+        return
     ood_sets = {str(folder): _pictures(folder) for folder in others}
     if settings.data.source != "scenes":
         from data_prep.scenes.scenes import make_scene

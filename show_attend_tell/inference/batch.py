@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from show_attend_tell.inference.gallery import readable, write_gallery
-from show_attend_tell.inference.journal import Journal, Row, caption_row
+from show_attend_tell.inference.journal import Journal, Row, caption_row, tag_names
 from show_attend_tell.inference.metadata import MetadataWriter
 from show_attend_tell.inference.photos import find_photos, photo_key
 from show_attend_tell.inference.pipeline import CaptioningPipeline
@@ -157,7 +157,9 @@ def caption_into_file(
                     continue
                 journal.append([caption_row(result, author)])
                 if metadata is not None:
-                    metadata.write(result.path, result.text, result.confidence)
+                    metadata.write(
+                        result.path, result.text, result.confidence, result.tag_names
+                    )
 
         rows = journal.rows
         if prune:
@@ -194,7 +196,7 @@ def _write_metadata(
     with progress_bar(len(photos), "photo", "metadata", shown=bool(photos)) as bar:
         for photo in photos:
             if row := journal.row(photo):
-                writer.write(photo, row["caption"], row["confidence"])
+                writer.write(photo, row["caption"], row["confidence"], tag_names(row))
             bar.update()
 
 
@@ -276,6 +278,8 @@ def made_by(pipeline: CaptioningPipeline, request: CaptionRequest | None = None)
         line += f", ranked by {name} with weight {decoding.rerank_weight:g}"
     if request.min_confidence:  # 0 leaves out nothing
         line += f", confidence at least {request.min_confidence:g}"
+    if request.tags:
+        line += f", tags from {request.tag_threshold:g}"
     return line
 
 

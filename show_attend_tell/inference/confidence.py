@@ -32,6 +32,16 @@ from typing import Any
 
 import numpy as np
 
+from show_attend_tell.data.nouns import singular
+from show_attend_tell.data.vocabulary import Vocabulary
+from show_attend_tell.inference.tags import (
+    Tag,
+    TagCalibration,
+    noun_scores,
+    noun_statistics,
+    tag_calibration_of,
+    tags_of,
+)
 from show_attend_tell.reference.generator import Generator
 from show_attend_tell.reference.hypotheses import Hypotheses
 from show_attend_tell.reference.model_file import (
@@ -115,6 +125,7 @@ class Calibration:
         familiarity: coefficients of :data:`FAMILIARITY`, then the constant, (6,).
         quality: coefficients of :data:`QUALITY`, then the constant, (5,).
         reranker: the model's reranker, if any.
+        tags: gives nouns their probability; None in files of earlier versions.
     """
 
     space: PhotoSpace
@@ -123,6 +134,7 @@ class Calibration:
     familiarity: np.ndarray
     quality: np.ndarray
     reranker: Reranker | None = None
+    tags: TagCalibration | None = None
 
     def confidence(self, features: np.ndarray, hypotheses: Hypotheses) -> np.ndarray:
         """Return the confidence of the best caption of each photo.
@@ -143,6 +155,38 @@ class Calibration:
         known = probability(x, FAMILIARITY, self.familiarity)
         right: np.ndarray = known * probability(x, QUALITY, self.quality)
         return right
+
+    def known(self, features: np.ndarray, hypotheses: Hypotheses) -> np.ndarray:
+        """Return the probability that photos are like the training photos, (N,).
+
+        The arguments are those of :meth:`confidence`, of which it is the first factor.
+        """
+        values = statistics(self.space, features, hypotheses, self.reranker)
+        return probability(self.standardise(values), FAMILIARITY, self.familiarity)
+
+    def tags_of_photo(
+        self,
+        features: np.ndarray,
+        hypotheses: Hypotheses,
+        vocabulary: Vocabulary,
+        threshold: float,
+    ) -> tuple[Tag, ...]:
+        """Return the tags of one photo, the most probable first.
+
+        Args:
+            features: annotations of the photo, (1, L, D).
+            hypotheses: its candidates, every field is (1, W, ...).
+            vocabulary: the captioner's.
+            threshold: lowest confidence of a tag.
+
+        Raises:
+            ValueError: :attr:`tags` is None.
+        """
+        if self.tags is None:
+            raise ValueError("`tags` must be a calibration. Received: None")
+        known = float(self.known(features, hypotheses)[0])
+        ((names, x),) = nouns_of_photos(self.space, features, hypotheses, vocabulary)
+        return tags_of(names, known * self.tags(x), threshold)
 
     def standardise(self, values: np.ndarray) -> np.ndarray:
         """Return statistics (N, 7) in standard deviations, limited to four."""
@@ -253,6 +297,42 @@ def _grounding(space: PhotoSpace, z: np.ndarray, tokens: np.ndarray) -> np.ndarr
     return means
 
 
+def nouns_of_photos(
+    space: PhotoSpace,
+    features: np.ndarray,
+    hypotheses: Hypotheses,
+    vocabulary: Vocabulary,
+) -> list[tuple[list[str], np.ndarray]]:
+    """Return the nouns of each photo's candidates with their statistics.
+
+    Args:
+        space: the distribution of the training photos.
+        features: annotations, (N, L, D).
+        hypotheses: of N photos.
+        vocabulary: the captioner's.
+
+    Returns:
+        For each photo n nouns, and (n, 4) statistics, see :mod:`inference.tags`.
+    """
+    centred = describe_photos(features, space.grid).astype(np.float64) - space.mean
+    z = centred @ space.components / np.sqrt(space.variances)  # (N, G) -> (N, k)
+    p = np.clip(z @ space.word_weights + space.shares, _LEAST_P, 1)  # (N, V)
+    forms: dict[str, list[int]] = {}  # places of "dog" and "dogs" in space.words
+    for place, word in enumerate(space.words.tolist()):
+        forms.setdefault(singular(vocabulary.words[word]), []).append(place)
+    found = []
+    for k in range(len(p)):
+        photo = Hypotheses(*(field[k] for field in hypotheses))
+        scores = noun_scores(photo, vocabulary)
+        expected = {}
+        for noun in scores.keys() & forms.keys():
+            places = forms[noun]
+            share = min(1.0, float(space.shares[places].sum()))
+            expected[noun] = min(1.0, float(p[k, places].sum())), share
+        found.append((list(scores), noun_statistics(scores, expected)))
+    return found
+
+
 def part_of_calibration(calibration: Calibration, measured: dict[str, Any]) -> Part:
     """Return a calibration as a part of a captioner's file.
 
@@ -265,6 +345,8 @@ def part_of_calibration(calibration: Calibration, measured: dict[str, Any]) -> P
         "reranked": calibration.reranker is not None,
         "measured": measured,
     }
+    if calibration.tags is not None:
+        about["tags"] = calibration.tags.to_dict()
     values = vars(calibration.space) | vars(calibration)
     arrays: dict[str, Any] = {
         name: np.asarray(values[name], _STORED.get(name, np.float32)) for name in _AXES
@@ -309,13 +391,14 @@ def find_calibration(captioner: Generator, model: str | Path) -> Calibration | N
         _require_shapes(file, captioner.annotation_width)
         arrays = part_of(file, CONFIDENCE).arrays
         _require_numbers(arrays)
+        tags = tag_calibration_of(about["tags"]) if "tags" in about else None
     if not _is_ranked_alike(about.get("reranked"), captioner.reranker, path):
         return None
     for name, value in arrays.items():
         arrays[name] = value.astype(np.int64 if name == "words" else np.float64)
     names = [field.name for field in dataclasses.fields(PhotoSpace)][1:]
     space = PhotoSpace(captioner.grid, *(arrays.pop(name) for name in names))
-    return Calibration(space, **arrays, reranker=captioner.reranker)
+    return Calibration(space, **arrays, reranker=captioner.reranker, tags=tags)
 
 
 def valid_calibration(

@@ -16,7 +16,7 @@ from show_attend_tell.data.preprocessing import (
     pillow_warnings_ignored,
     upright_rgb,
 )
-from show_attend_tell.inference.journal import Row
+from show_attend_tell.inference.journal import Row, tag_names
 from show_attend_tell.inference.result import (
     CONFIDENCE_WORDS,
     DOUBTFUL,
@@ -78,6 +78,7 @@ def _cards(
                 "source": _source(photo, page.parent),
                 "name": readable(row["path"]),
                 "sentence": as_sentence(row["caption"]),
+                "tags": ", ".join(tag_names(row)),
                 "log_prob": row["log_prob"],
                 "confidence": confidence_figures(confidence),
                 "value": "" if confidence is None else f"{confidence:.6f}",

@@ -6,6 +6,7 @@ any folder, and notices that another photo has replaced it.
 """
 
 import contextlib
+import dataclasses
 import io
 import json
 import math
@@ -46,8 +47,20 @@ def _finite_or_none(value: object) -> float | None:
     return None if value is None else finite(value)
 
 
+def _tags_or_none(value: object) -> list[dict[str, Any]] | None:
+    """Return the tags of a row, None for a row without any."""
+    if value is None:
+        return None
+    if not isinstance(value, list):
+        raise TypeError(value)
+    return [
+        {"name": text(tag.get("name")), "confidence": finite(tag.get("confidence"))}
+        for tag in value
+    ]
+
+
 # The keys of a caption's row, and the function that checks the value of each. The
-# confidence is null without a calibration.
+# confidence is null without a calibration, and tags are absent unless asked for.
 FIELDS = {
     "path": text,
     "caption": text,
@@ -56,6 +69,8 @@ FIELDS = {
     "made_by": text,
     "confidence": _finite_or_none,
 }
+TAGS = "tags"  # a further key
+_OPTIONAL = {"folder": text, TAGS: _tags_or_none}
 
 
 class Journal:
@@ -227,8 +242,8 @@ class Journal:
         try:
             row = json.loads(line)
             checked = {key: check(row.get(key)) for key, check in self._fields.items()}
-            if "folder" in row:
-                checked["folder"] = text(row["folder"])
+            for key in _OPTIONAL.keys() & row.keys():
+                checked[key] = _OPTIONAL[key](row[key])
         except (AttributeError, TypeError, ValueError, OverflowError, RecursionError):
             raise self._malformed(f"the line {line[:60]!r}") from None
         return {**row, **checked}
@@ -243,8 +258,8 @@ class Journal:
 
 
 def caption_row(caption: Caption, made_by: str) -> Row:
-    """Return the row of a caption, with :data:`FIELDS`."""
-    return {
+    """Return the row of a caption, with :data:`FIELDS`, and tags if it has them."""
+    row = {
         "path": str(caption.path),
         "caption": caption.text,
         "log_prob": round(caption.log_prob, 6),
@@ -252,6 +267,14 @@ def caption_row(caption: Caption, made_by: str) -> Row:
         "made_by": made_by,
         "confidence": caption.confidence,
     }
+    if caption.tags is not None:
+        row[TAGS] = [dataclasses.asdict(tag) for tag in caption.tags]
+    return row
+
+
+def tag_names(row: Row) -> list[str]:
+    """Return the names of a row's tags, none if they were not asked for."""
+    return [tag["name"] for tag in row.get(TAGS) or ()]
 
 
 def row_line(row: Row) -> str:

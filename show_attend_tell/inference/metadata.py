@@ -1,6 +1,7 @@
 """Write captions into XMP sidecars of photos, and keep the words of a person."""
 
 import contextlib
+from collections.abc import Sequence
 from pathlib import Path
 
 from show_attend_tell.inference.photo_words import (
@@ -60,9 +61,10 @@ class MetadataWriter:
     """Write the captions of photos into sidecars, XMP files beside the photos.
 
     Words of a person are kept: in the packet, in the photo's EXIF and IPTC fields, and
-    in its sidecars. Captions of this package are renewed unless the same model and
-    settings wrote them. Captions of low confidence are left out. A sidecar of another
-    program keeps its owner, mode, attributes and hard links; a read-only one stays.
+    in its sidecars. So are the keywords of a person. Captions and tags of this package
+    are renewed unless the same model and settings wrote them. Captions of low
+    confidence are left out, with their tags. A sidecar of another program keeps its
+    owner, mode, attributes and hard links; a read-only one stays.
 
     Attributes:
         written: number of sidecars written.
@@ -99,7 +101,11 @@ class MetadataWriter:
         return None
 
     def write(
-        self, photo: Path, text: str, confidence: float | None = None
+        self,
+        photo: Path,
+        text: str,
+        confidence: float | None = None,
+        tags: Sequence[str] = (),
     ) -> Path | None:
         """Write a caption unless the photo has it, or words of a person.
 
@@ -107,13 +113,14 @@ class MetadataWriter:
             photo: path of the photo.
             text: the caption; its sentence is written.
             confidence: of the caption; None if unknown, and then it is written.
+            tags: keywords to add; earlier ones of this package are removed.
 
         Returns:
             The file written, or None. :attr:`failures` has the reason if the
             metadata cannot be read or written.
         """
         try:
-            return self._write(photo, as_sentence(text), confidence)
+            return self._write(photo, as_sentence(text), confidence, tags)
         except (CaptionError, OSError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             reason = f"{photo}: metadata not written: {reason}"
@@ -140,7 +147,11 @@ class MetadataWriter:
         return ", ".join(parts)
 
     def _write(
-        self, photo: Path, sentence: str, confidence: float | None
+        self,
+        photo: Path,
+        sentence: str,
+        confidence: float | None,
+        tags: Sequence[str],
     ) -> Path | None:
         path = find_sidecar(photo)
         packet = XmpPacket(read_sidecar(path))
@@ -157,6 +168,7 @@ class MetadataWriter:
             self.left_out += 1
             return None
         packet.set_caption(sentence, self.made_by, confidence, _identity(photo))
+        packet.set_tags(tags)
         if path.exists():
             if is_read_only(path):
                 raise CaptionError(f"{path.name} is read-only; make it writable")

@@ -149,7 +149,7 @@ class CaptioningPipeline:
 
         Raises:
             CaptionError: a setting is out of range, or the request has a seed and
-                nothing is sampled.
+                nothing is sampled, or tags and words are sampled.
         """
         request = request or CaptionRequest()
         saved = dataclasses.asdict(self.engine.generator.decoding)
@@ -174,6 +174,11 @@ class CaptioningPipeline:
                 f"`seed` has no effect with locations = {settings.locations!r}. "
                 f"Received: seed = {settings.seed}; use 'sampled' or omit the seed"
             )
+        if request.tags and settings.method == "sample":
+            raise CaptionError(
+                "`tags` are of the candidates of a beam search. Received: method = "
+                "'sample'; use 'beam' or leave out the tags"
+            )
         return settings
 
     def caption(self, photo: Photo, **options: Unpack[CaptionOptions]) -> Caption:
@@ -186,8 +191,8 @@ class CaptioningPipeline:
         Args:
             photo: a path; the bytes of a file, or an open binary file; a PIL image; or
                 an array (H, W, 3), RGB, uint8 or floating-point numbers from 0 to 1.
-            **options: `beam`, `locations`, `seed`, `region`, `min_confidence` and the
-                other options of ``inference.request.CaptionOptions``.
+            **options: `beam`, `locations`, `seed`, `region`, `min_confidence`, `tags`
+                and the other options of ``inference.request.CaptionOptions``.
 
         Returns:
             ``text`` and ``words`` (T), ``log_prob``, ``attention`` (T, rows,
@@ -324,8 +329,19 @@ class CaptioningPipeline:
                 shutil.copyfile(weights, copy)
         self.captioner.save_with(parts, file)
 
+    @property
+    def has_tags(self) -> bool:
+        """Whether the model's calibration gives tags a confidence."""
+        return self.calibration is not None and self.calibration.tags is not None
+
     def require_calibration(self, request: CaptionRequest) -> None:
-        """Raise a CaptionError if a minimum confidence needs a missing calibration."""
+        """Raise a CaptionError if tags or a minimum confidence lack a calibration."""
+        if request.tags and not self.has_tags:
+            raise CaptionError(
+                f"`tags` need a calibration of the model. Received: {self.file}, which "
+                "has none for its tags; run `show-attend-tell calibrate --tags`, or "
+                "leave them out"
+            )
         if request.min_confidence is not None and self.calibration is None:
             raise CaptionError(
                 "`min_confidence` needs a calibration of the model. Received: "
@@ -378,7 +394,7 @@ class CaptioningPipeline:
                 own = distinct_samples(_rows(hypotheses, samples))
             else:
                 own = _rows(hypotheses, k)
-            results[k] = self._result(photo, features[k], own, decoding, box)
+            results[k] = self._result(photo, features[k], own, decoding, box, request)
         return results
 
     def _result(
@@ -388,16 +404,25 @@ class CaptioningPipeline:
         hypotheses: Hypotheses,
         decoding: DecodingSettings,
         region: Box | None,
+        request: CaptionRequest,
     ) -> Caption:
         """Build the caption of a photo from features (L, D), hypotheses (W, ...)."""
         region_words = None
         if region is not None:
             region_words = decoding.words_from_region
         confidence = None
+        tags = None
         if self.calibration is not None and region is None:
             batch = _rows(hypotheses, None)  # (W, ...) -> (1, W, ...)
             # (1, L, D) -> (1,)
             confidence = float(self.calibration.confidence(features[None], batch)[0])
+            if request.tags:
+                tags = self.calibration.tags_of_photo(
+                    features[None],
+                    batch,
+                    self.engine.vocabulary,
+                    request.tag_threshold,
+                )
         return caption_from_hypotheses(
             hypotheses,
             self.engine.vocabulary,
@@ -406,6 +431,7 @@ class CaptioningPipeline:
             region,
             region_words,
             confidence,
+            tags,
         )
 
 

@@ -17,6 +17,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 from show_attend_tell.config import MAX_BEAM
 from show_attend_tell.runtime.errors import CaptionError, nearest
 
+# From here 82 % of the tags of 40 photos are right, see experiments/README.md.
+MIN_TAG_CONFIDENCE = 0.5
+
 if TYPE_CHECKING:  # pydantic is slow for --help
     from show_attend_tell.config.captioner import DecodingSettings
 
@@ -63,7 +66,8 @@ class CaptionRequest:
             becomes the caption, and the others that differ become its alternatives.
 
     Raises:
-        CaptionError: `min_confidence` is out of range, or `region` is malformed.
+        CaptionError: `min_confidence` or `min_tag_confidence` is out of range, `region`
+            is malformed or combined with `tags`, or `min_tag_confidence` lacks `tags`.
     """
 
     models: tuple[Path, ...] = _option(
@@ -117,7 +121,25 @@ class CaptionRequest:
         min=0,
         max=1,
     )
+    tags: bool = _option(
+        "Also list tags: nouns of the candidates of the beam, with their confidence.",
+        default=False,
+    )
+    min_tag_confidence: float | None = _option(
+        f"Lowest confidence of a tag, 0 to 1; {MIN_TAG_CONFIDENCE} by default, from "
+        "which about 80 % of tags are right.",
+        metavar="P",
+        min=0,
+        max=1,
+    )
     samples: int = 1
+
+    @property
+    def tag_threshold(self) -> float:
+        """The lowest confidence of a tag."""
+        if self.min_tag_confidence is None:
+            return MIN_TAG_CONFIDENCE
+        return self.min_tag_confidence
 
     @property
     def min_confidence_in_metadata(self) -> float:
@@ -127,11 +149,18 @@ class CaptionRequest:
         return DOUBTFUL if self.min_confidence is None else self.min_confidence
 
     def __post_init__(self) -> None:
-        p = self.min_confidence
-        if p is not None and not 0 <= p <= 1:
+        for name in ("min_confidence", "min_tag_confidence"):
+            p = getattr(self, name)
+            if p is not None and not 0 <= p <= 1:
+                raise CaptionError(
+                    f"`{name}` must be from 0 to 1. Received: {p}; choose a probability"
+                )
+        if self.min_tag_confidence is not None and not self.tags:
+            raise CaptionError("`min_tag_confidence` needs `tags`; add it")
+        if self.tags and self.region is not None:
             raise CaptionError(
-                f"`min_confidence` must be from 0 to 1. Received: {p}; choose a "
-                "probability"
+                "`tags` are of the whole photo. Received: a region; leave out one of "
+                "the two"
             )
         if self.region is not None:
             from show_attend_tell.data.region import parse_region  # slow for --help
@@ -149,6 +178,8 @@ class CaptionOptions(TypedDict, total=False):
     seed: int | None
     region: str | tuple[float, ...] | None
     min_confidence: float | None
+    tags: bool
+    min_tag_confidence: float | None
     samples: int
 
 

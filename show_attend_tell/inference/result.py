@@ -13,6 +13,7 @@ from show_attend_tell.data.preprocessing import Box
 from show_attend_tell.data.vocabulary import Vocabulary
 from show_attend_tell.inference.photos import Failure as Failure  # a result too
 from show_attend_tell.inference.photos import OpenedPhoto
+from show_attend_tell.inference.tags import Tag
 from show_attend_tell.reference.hypotheses import Hypotheses
 
 _DIGITS = 6  # decimals in JSON; float32 has no more
@@ -21,7 +22,7 @@ CONFIDENCE_WORDS = {"likely": 0.5, "unsure": 0.2, "probably wrong": 0.0}
 DOUBTFUL = CONFIDENCE_WORDS["unsure"]  # lower captions are not written into metadata
 _TEXT = ("text", "sentence", "log_prob", "score")  # of an alternative in JSON
 # Fields that are not in JSON, or only in that of some captions.
-_NOT_ALWAYS = ("square", "view", "locations", "region", "region_words")
+_NOT_ALWAYS = ("square", "view", "locations", "region", "region_words", "tags")
 # Tokenizers separate the end of a word and punctuation: "a man 's hat , a dog ."
 _SEPARATED = re.compile(r" +(?=(?:'(?:s|re|ve|ll|d|m)|n't|[,;:!?.])(?:\s|$))")
 
@@ -101,6 +102,8 @@ class Caption:
         confidence: probability, 0 to 1, that the caption is right, see
             :mod:`inference.confidence`; None for a region, and if the model has no
             calibration.
+        tags: nouns that describe the photo, the most probable first, see
+            :mod:`inference.tags`; None unless they were asked for.
     """
 
     path: Path
@@ -119,6 +122,7 @@ class Caption:
     region: Box | None = None
     region_words: int | None = None
     confidence: float | None = None
+    tags: tuple[Tag, ...] | None = None
 
     @property
     def sentence(self) -> str:
@@ -134,6 +138,11 @@ class Caption:
     def confidence_figures(self) -> str:
         """The confidence as people see it, empty without one."""
         return confidence_figures(self.confidence)
+
+    @property
+    def tag_names(self) -> tuple[str, ...]:
+        """The names of the tags, none if nobody asked for them."""
+        return tuple(tag.name for tag in self.tags or ())
 
     def _repr_html_(self) -> str:
         """Return the interactive page of the caption, for Jupyter."""
@@ -163,6 +172,8 @@ class Caption:
         if self.region is not None:
             values["region"] = [round(x, _DIGITS) for x in self.region]
             values["region_words"] = self.region_words
+        if self.tags is not None:
+            values["tags"] = [dataclasses.asdict(tag) for tag in self.tags]
         return values
 
 
@@ -179,6 +190,7 @@ def caption_from_hypotheses(
     region: Box | None = None,
     region_words: int | None = None,
     confidence: float | None = None,
+    tags: tuple[Tag, ...] | None = None,
 ) -> Caption:
     """Build the caption of one photo; the only place where alpha becomes a grid.
 
@@ -191,6 +203,7 @@ def caption_from_hypotheses(
         region: the part of the photo that the caption describes, None for all.
         region_words: number of words that are written from the region.
         confidence: confidence of the best hypothesis, None if unknown.
+        tags: of the photo, None if nobody asked for them.
     """
 
     def caption(w: int) -> Caption:
@@ -219,7 +232,9 @@ def caption_from_hypotheses(
     best = caption(0)
     # A beam may find fewer than W.
     others = [caption(w) for w, length in enumerate(hypotheses.lengths) if w and length]
-    return dataclasses.replace(best, alternatives=tuple(others), confidence=confidence)
+    return dataclasses.replace(
+        best, alternatives=tuple(others), confidence=confidence, tags=tags
+    )
 
 
 def apply_min_confidence(

@@ -4,8 +4,9 @@ import csv
 import io
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
-from show_attend_tell.inference.journal import ENCODING, FIELDS, Row
+from show_attend_tell.inference.journal import ENCODING, FIELDS, TAGS, Row, tag_names
 from show_attend_tell.inference.result import (
     DOUBTFUL,
     Failure,
@@ -27,6 +28,7 @@ _COLUMNS = (
     "made_by",
     "error",
 )
+_COLUMNS_WITH_TAGS = (*_COLUMNS[:4], "tags", *_COLUMNS[4:])
 # Columns that `exiftool -csv=FILE PHOTO...` writes into photos.
 _EXIFTOOL_COLUMNS = (
     "SourceFile",
@@ -38,6 +40,7 @@ _EARLIER_COLUMNS = tuple(FIELDS)  # of versions without sentences
 # The column with the text of a row, for each set of columns.
 _TEXTS = {
     _COLUMNS: "sentence",
+    _COLUMNS_WITH_TAGS: "sentence",
     _EXIFTOOL_COLUMNS: "XMP-dc:Description",
     _EARLIER_COLUMNS: "caption",
 }
@@ -46,22 +49,28 @@ _TEXTS = {
 def table(rows: Iterable[Row], failures: Iterable[Failure] = ()) -> bytes:
     """Return rows as CSV, after one line of column names.
 
+    Rows with tags have their names in a column, with commas between.
+
     Args:
         rows: rows with ``journal.FIELDS``.
         failures: photos without a caption, which come last, with the reason.
     """
     lines = []
+    columns: Sequence[str] = _COLUMNS
     for row in rows:
-        for_people = {
+        for_people: dict[str, Any] = {
             "sentence": as_sentence(row["caption"]),
             "confidence_word": confidence_word(row.get("confidence")),
         }
+        if TAGS in row:
+            columns = _COLUMNS_WITH_TAGS
+            for_people["tags"] = ", ".join(tag_names(row))
         lines.append({**row, **for_people})
     for failure in failures:
         path = str(failure.path)
         error = failure.reason.removeprefix(f"{path}: ")
         lines.append({"path": path, "error": error})
-    return _csv(_COLUMNS, lines)
+    return _csv(columns, lines)
 
 
 def exiftool_table(

@@ -7,6 +7,11 @@ by the copy: it is absent, or differs from the other fields, since photo program
 edit it. exiftool writes no copy; there ``xmp:CreatorTool`` names this package, and the
 two fields are equal until a person edits one.
 
+Tags are keywords: ``dc:subject``, and digiKam's own list where a packet has one, since
+digiKam then reads no other. They stand beside the keywords of a person, which are never
+removed or repeated; a copy of the tags that this package added tells them apart, and
+shows which of them a person has removed.
+
 XMP is RDF in XML (ISO 16684-1). A packet of unknown origin may name files, expand
 entities or be very large: document types are refused, entities are not resolved,
 nothing is fetched, and size and depth are limited.
@@ -14,7 +19,7 @@ nothing is fetched, and size and depth are limited.
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from lxml import etree
 
@@ -34,8 +39,15 @@ _TIFF = "http://ns.adobe.com/tiff/1.0/"
 _PHOTOSHOP = "http://ns.adobe.com/photoshop/1.0/"
 _ACDSEE = "http://ns.acdsee.com/iptc/1.0/"
 _NOTE = "http://ns.adobe.com/xmp/note/"
+_DIGIKAM = "http://www.digikam.org/ns/1.0/"
 _OWN = "urn:show-attend-tell:xmp:1.0:"
-_PREFIXES = {_DC: "dc", _IPTC: "Iptc4xmpCore", _XMP: "xmp", _OWN: "sat"}
+_PREFIXES = {
+    _DC: "dc",
+    _IPTC: "Iptc4xmpCore",
+    _XMP: "xmp",
+    _DIGIKAM: "digiKam",
+    _OWN: "sat",
+}
 
 _DESCRIPTION = f"{{{_DC}}}description"
 _ALT_TEXT = f"{{{_IPTC}}}AltTextAccessibility"
@@ -56,7 +68,11 @@ _COPY = f"{{{_OWN}}}Caption"
 _MADE_BY = f"{{{_OWN}}}MadeBy"
 _CONFIDENCE = f"{{{_OWN}}}Confidence"
 _PHOTO = f"{{{_OWN}}}Photo"
+_TAGS = f"{{{_OWN}}}Tags"
+_SUBJECT = f"{{{_DC}}}subject"
+_TAGS_LIST = f"{{{_DIGIKAM}}}TagsList"
 _NODE, _LI, _ALT = (f"{{{_RDF}}}{name}" for name in ("Description", "li", "Alt"))
+_BAG, _SEQ = (f"{{{_RDF}}}{name}" for name in ("Bag", "Seq"))
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 
 # The wrapper of ISO 16684-1, 7.3; `begin` is U+FEFF, the id is fixed.
@@ -109,6 +125,17 @@ class XmpPacket:
         with contextlib.suppress(ValueError):
             return float(value)
         return None
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The keywords that this package added, and nobody has removed since."""
+        kept = set(self.keywords)
+        return tuple(tag for tag in self._values(_TAGS) if tag in kept)
+
+    @property
+    def keywords(self) -> tuple[str, ...]:
+        """All keywords, also those of a person."""
+        return tuple(self._values(_SUBJECT))
 
     @property
     def photo(self) -> str:
@@ -206,6 +233,61 @@ class XmpPacket:
             else:  # no trace of an earlier caption is left beside a person's words
                 _remove(element)
 
+    def set_tags(self, tags: Sequence[str]) -> None:
+        """Replace the keywords that this package added; keep all others.
+
+        Args:
+            tags: a keyword that a person has, in whatever case, or has removed, is not
+                added again.
+        """
+        earlier = self._values(_TAGS)
+        if not tags and not earlier:
+            return
+        rejected = [tag for tag in earlier if tag not in self.keywords]
+        clean = [_NOT_XML.sub("", tag).strip() for tag in tags if tag not in rejected]
+        clean = [tag for tag in clean if tag]
+        added = self._exchange(_SUBJECT, _BAG, earlier, clean)
+        if self._values(_TAGS_LIST):
+            self._exchange(_TAGS_LIST, _SEQ, earlier, added)
+        element = self._replaced(_TAGS)
+        if added or rejected:
+            _append(etree.SubElement(element, _BAG), [*added, *rejected])
+        else:
+            _remove(element)
+
+    def _exchange(
+        self, field: str, kind: str, earlier: Sequence[str], tags: Sequence[str]
+    ) -> list[str]:
+        """Remove earlier items of a list and append others; return what was appended.
+
+        The items that remain keep their attributes, such as their language.
+        """
+        for node in self._nodes():
+            for element in node.iterchildren(field):
+                for item in list(element.iter(_LI)):
+                    if "".join(item.itertext()) in earlier:
+                        _remove(item)
+        values = [value for value in self._values(field) if value.strip()]
+        present = {_folded(value) for value in values}
+        added: list[str] = []
+        for tag in tags:
+            if _folded(tag) not in present:
+                added.append(tag)
+                present.add(_folded(tag))
+        lists = [
+            found
+            for node in self._nodes()
+            for element in node.iterchildren(field)
+            for found in element.iterchildren(_BAG, _SEQ, _ALT)
+        ]
+        if lists:
+            _append(lists[0], added)
+        elif values or added:  # a plain value or an attribute becomes a list
+            _append(etree.SubElement(self._replaced(field), kind), [*values, *added])
+        if not values and not added:
+            _remove(self._replaced(field))
+        return added
+
     def to_bytes(self) -> bytes:
         """Return the packet in UTF-8, in the wrapper of XMP."""
         xml = etree.tostring(self._tree, encoding="UTF-8", xml_declaration=False)
@@ -246,6 +328,17 @@ def _remove(element: etree._Element) -> None:
     parent = element.getparent()
     if parent is not None:
         parent.remove(element)
+
+
+def _append(parent: etree._Element, values: Sequence[str]) -> None:
+    """Append items to a list of RDF."""
+    for value in values:
+        etree.SubElement(parent, _LI).text = value
+
+
+def _folded(keyword: str) -> str:
+    """Return what equal keywords share: digiKam's are paths, such as Animals/Dog."""
+    return keyword.strip().rpartition("/")[2].casefold()
 
 
 def creator_tool(made_by: str) -> str:

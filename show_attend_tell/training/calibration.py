@@ -1,4 +1,4 @@
-"""Calibrate the confidence of a trained model's captions.
+"""Calibrate the confidence of a trained model's captions and tags.
 
 The validation split is in distribution. The out-of-distribution sets look nothing like
 the training photos: photos turned upside down, close-ups, and the caller's pictures.
@@ -8,13 +8,14 @@ import dataclasses
 import functools
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image
 
 from show_attend_tell.config.captioner import DecodingSettings
 from show_attend_tell.config.settings import Experiment
+from show_attend_tell.data.nouns import nouns_of_all
 from show_attend_tell.data.preprocessing import load_photo
 from show_attend_tell.data.splits import Split, load_splits, open_features
 from show_attend_tell.evaluation.metrics.reward import CiderReward
@@ -22,26 +23,62 @@ from show_attend_tell.evaluation.validation import best_words, generate_captions
 from show_attend_tell.inference.confidence import (
     PhotoSpace,
     describe_photos,
+    find_calibration,
+    nouns_of_photos,
     save_calibration,
     statistics,
 )
 from show_attend_tell.inference.engine import matching_encoder
+from show_attend_tell.inference.tags import TagCalibration
 from show_attend_tell.models.encoder.network import Encoder
 from show_attend_tell.models.generator import Generator
 from show_attend_tell.models.saving import load_generator
+from show_attend_tell.reference.model_file import (
+    CAPTIONER,
+    CONFIDENCE,
+    part_of,
+    replace_part,
+)
+from show_attend_tell.reference.tensor_file import open_tensors
 from show_attend_tell.runtime.errors import ModelFileError, PhotoError
 from show_attend_tell.runtime.progress import progress_bar
 from show_attend_tell.training.confidence import (
     fit_calibration,
     fit_photo_space,
+    fit_tag_calibration,
     measure,
     probability_right,
+    rank_auc,
 )
 from show_attend_tell.training.reranking import describe_split
 
 MIN_PHOTOS = 8  # validation photos, and pictures of a set
 _BATCH = 16  # pictures whose captions are generated together
+Nouns = tuple[list[str], np.ndarray]  # of a photo, see nouns_of_photos
 _CLOSE_UP = (0.12, 0.25)  # side as a share of the photo's shorter side
+
+
+class TagReport(NamedTuple):
+    """The model with calibrated tags and what was measured."""
+
+    path: Path
+    # ``photos``, ``nouns`` and ``named``, their numbers, the last of nouns that a
+    # person names; ``auc`` between these and others, absent if one is empty.
+    measured: dict
+
+    def lines(self) -> list[str]:
+        """Return the report as lines of text."""
+        photos = self.measured["photos"]
+        nouns = self.measured["nouns"]
+        named = self.measured["named"]
+        end = "not calibrated"
+        if "auc" in self.measured:
+            end = f"AUC {self.measured['auc']:.3f}"
+        return [
+            f"tags: {nouns} nouns of {photos} validation photos, {named} in a caption "
+            f"by a person; {end}",
+            f"{self.path}",
+        ]
 
 
 class CalibrationReport(NamedTuple):
@@ -50,7 +87,7 @@ class CalibrationReport(NamedTuple):
     path: Path
     # ``photos``, their number; ``auc`` of the confidence by set, of models fitted
     # without that set; ``auc_quality`` of the confidence between captions above and
-    # below the mean probability of being right.
+    # below the mean probability of being right; ``tags`` of :class:`TagReport`.
     measured: dict
 
     def lines(self) -> list[str]:
@@ -60,7 +97,7 @@ class CalibrationReport(NamedTuple):
         rows = [f"AUC of the confidence, {known} validation photos and"]
         rows += [f"  {name:14} {auc:.3f}" for name, auc in self.measured["auc"].items()]
         rows.append(f"captions probably right and probably wrong: {quality:.3f}")
-        return [*rows, f"{self.path}"]
+        return [*rows, *TagReport(self.path, self.measured["tags"]).lines()]
 
 
 def calibrate(
@@ -111,7 +148,7 @@ def calibrate(
         describe = functools.partial(describe_photos, grid=captioner.grid)
         g = describe_split(reader, train, describe)
         space = fit_photo_space(g, train.captions, captioner.vocabulary, captioner.grid)
-        known, cider = _validation_statistics(captioner, reader, val, space)
+        known, cider, nouns = _validation_statistics(captioner, reader, val, space)
     ood_sets = {
         name: _statistics(captioner, encoder, space, name, pictures)
         for name, pictures in squares.items()
@@ -127,9 +164,86 @@ def calibrate(
     half = _halves(better, rows, rng)
     measured = measure(space, known, good, ood_sets, sources, half)
     calibration = fit_calibration(space, known, good, list(ood_sets.values()))
-    calibration = dataclasses.replace(calibration, reranker=captioner.reranker)
+    tags, measured["tags"] = _fit_tags(nouns, val)
+    calibration = dataclasses.replace(
+        calibration, reranker=captioner.reranker, tags=tags
+    )
     save_calibration(calibration, model, measured)
     return CalibrationReport(Path(model), measured)
+
+
+def calibrate_tags(
+    experiment: Experiment,
+    work: str | Path,
+    model: str | Path,
+    encoder_weights: str | Path | None = None,
+) -> TagReport:
+    """Calibrate the tags of a model whose captions are calibrated.
+
+    Reads the features of the validation photos alone, and leaves the confidence of
+    captions as it is. The arguments are those of :func:`calibrate`.
+
+    Raises:
+        ModelFileError, DataError: the model, its calibration or the prepared data are
+            absent or do not fit each other.
+    """
+    path = Path(model)
+    captioner = load_generator([model])
+    calibration = find_calibration(captioner, model)
+    if calibration is None:
+        raise ModelFileError(
+            f"{path}: must have a calibration, to which that of the tags is added. "
+            "Received: none for captions ranked so; run `show-attend-tell calibrate` "
+            "without --tags, which calibrates both"
+        )
+    space = calibration.space
+    encoder = matching_encoder(captioner, path, encoder_weights, Encoder)
+    with open_features(experiment, work, identity=encoder.identity()) as reader:
+        (val,) = load_splits(experiment, work, ["val"], reader)
+        nouns: list[Nouns] = []
+        decoding = _decoding(captioner)
+        with progress_bar(len(val.rows), "photo", "captions") as bar:
+            for part in generate_captions(captioner, reader, val.rows, decoding):
+                rows = val.rows[len(nouns) : len(nouns) + len(part.tokens)]
+                a = reader.read(rows)
+                nouns += nouns_of_photos(space, a, part, captioner.vocabulary)
+                bar.update(len(rows))
+    tags, measured = _fit_tags(nouns, val)
+    if tags is None:
+        raise ModelFileError(
+            "people must name some nouns of the model's captions of validation photos, "
+            f"and not others. Received: {measured['named']} of {measured['nouns']} "
+            "named; train the model longer"
+        )
+    with open_tensors(path, CAPTIONER) as file:
+        part = part_of(file, CONFIDENCE)
+    part.about["tags"] = tags.to_dict()
+    part.about["measured"] = part.about["measured"] | {"tags": measured}
+    replace_part(path, CONFIDENCE, part)
+    return TagReport(path, measured)
+
+
+def _fit_tags(
+    nouns: list[Nouns], val: Split
+) -> tuple[TagCalibration | None, dict[str, Any]]:
+    """Return the calibration of the nouns of validation photos, and a report.
+
+    There is no calibration if people name all of these nouns, or none.
+    """
+    named = []
+    for (names, _), captions in zip(nouns, val.captions, strict=True):
+        by_people = nouns_of_all(captions)
+        named += [noun in by_people for noun in names]
+    x = np.concatenate([statistics for _, statistics in nouns])  # (nouns, 4)
+    y = np.array(named, bool)
+    measured: dict[str, Any] = {"photos": len(nouns), "nouns": len(y)}
+    measured["named"] = int(y.sum())
+    if not 0 < measured["named"] < len(y):
+        return None, measured
+    calibration = fit_tag_calibration(x, y)
+    p = calibration(x)
+    measured["auc"] = round(rank_auc(p[y], p[~y]), 4)
+    return calibration, measured
 
 
 def _halves(
@@ -147,10 +261,11 @@ def _halves(
 
 
 def _validation_statistics(captioner, reader, val: Split, space: PhotoSpace):
-    """Return statistics (N, 7) and CIDEr (N,) of the validation split."""
+    """Return statistics (N, 7), CIDEr (N,) and nouns of the validation split."""
     reward = CiderReward(val.captions)
     parts = []
     scores = []
+    nouns: list[Nouns] = []
     decoding = _decoding(captioner)
     with progress_bar(len(val.rows), "photo", "captions") as bar:
         for part in generate_captions(captioner, reader, val.rows, decoding):
@@ -159,12 +274,13 @@ def _validation_statistics(captioner, reader, val: Split, space: PhotoSpace):
             rows = val.rows[start : start + len(words)]
             a = reader.read(rows)
             parts.append(statistics(space, a, part, captioner.reranker))
+            nouns += nouns_of_photos(space, a, part, captioner.vocabulary)
             ends = part.finished[:, 0]
             for k, (caption, end) in enumerate(zip(words, ends, strict=True)):
                 sentence = [*caption, CiderReward.END] if end else caption
                 scores.append(reward(start + k, sentence))
             bar.update(len(words))
-    return np.concatenate(parts), np.array(scores)
+    return np.concatenate(parts), np.array(scores), nouns
 
 
 def _squares(encoder: Encoder, name: str, images: Iterable[Image.Image]) -> np.ndarray:

@@ -18,6 +18,7 @@ from show_attend_tell.inference.confidence import (
     PhotoSpace,
     select,
 )
+from show_attend_tell.inference.tags import TagCalibration
 from show_attend_tell.runtime.errors import ModelFileError
 
 RIDGE = 0.03  # penalty of both regressions
@@ -32,6 +33,7 @@ _MAX_SHARE = 0.3
 _SLOPE = 1.30
 _SHIFT = 0.45
 _CIDER_OFFSET = 0.1
+_TAG_RIDGE = 1e-3  # penalty of the regression of tags
 _STEPS = 50  # of Newton's method; about eight are needed
 _TOLERANCE = 1e-10  # of the largest change of a coefficient
 
@@ -139,6 +141,26 @@ def fit_calibration(
             select(inside, QUALITY), good, np.ones(len(inside)), RIDGE
         ),
     )
+
+
+def fit_tag_calibration(statistics: np.ndarray, named: np.ndarray) -> TagCalibration:
+    """Fit the probability that a person names a noun.
+
+    Args:
+        statistics: of nouns of validation photos, (N, 4), see :mod:`inference.tags`.
+        named: whether a person names each, (N,) bool.
+    """
+    centre = statistics.mean(axis=0)
+    scale = np.maximum(statistics.std(axis=0), 1e-6)
+    x = (statistics - centre) / scale
+    y = named.astype(np.float64)
+    fitted = fit_logistic(x, y, np.ones(len(x)), _TAG_RIDGE)
+    if fitted[0] < 0:  # of few photos, by chance: a higher score never lowers it
+        x[:, 0] = 0
+        fitted = fit_logistic(x, y, np.ones(len(x)), _TAG_RIDGE)
+    weights = fitted[:-1] / scale
+    constant = fitted[-1] - weights @ centre
+    return TagCalibration(np.round(np.append(weights, constant), 6))
 
 
 def fit_logistic(

@@ -27,7 +27,7 @@ NAMES = ["a b.jpg", "été.jpg", 'say "hi", twice.jpg', "two\nlines.jpg", "\udcf
 
 def row(path, made_by=MADE_BY):
     caption = {"path": path, "text": "a red circle", "log_prob": -2.5, "score": -1.25}
-    return caption_row(SimpleNamespace(**caption, confidence=None), made_by)
+    return caption_row(SimpleNamespace(**caption, confidence=None, tags=None), made_by)
 
 
 def row_text(**values):

@@ -286,3 +286,15 @@ def test_exiftool_reads_a_sidecar_back(exiftool, jpeg, writer):
     subprocess.check_output(edit)
     assert writer.write(jpeg, "a dog") is None
     assert writer.kept == [jpeg]
+
+
+def test_exiftool_reads_the_tags_beside_the_keywords_of_a_person(
+    exiftool, jpeg, writer
+):
+    sidecar = str(sidecar_of(jpeg))
+    subprocess.check_call([exiftool, "-q", "-XMP-dc:Subject=lake", "-o", sidecar, jpeg])
+    assert writer.write(jpeg, "a dog", 0.9, ["dog", "lake", "grass"])
+    assert tags(exiftool, sidecar)["XMP-dc:Subject"] == ["lake", "dog", "grass"]
+    assert writer.write(jpeg, "a dog", 0.9, ["dog", "lake", "grass"]) is None
+    MetadataWriter("another model").write(jpeg, "a cat", 0.9, ["cat"])
+    assert tags(exiftool, sidecar)["XMP-dc:Subject"] == ["lake", "cat"]

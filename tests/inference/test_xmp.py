@@ -186,3 +186,91 @@ def test_the_first_of_several_parts_is_read_but_not_changed():
     assert XmpPacket(packet(words, attributes)).words() == "Rex"
     with pytest.raises(CaptionError, match="several parts"):
         XmpPacket(packet(attributes=attributes)).set_caption("A dog.", "m")
+
+
+def keywords_of(content: bytes) -> list[str]:
+    """The items of dc:subject, as another program reads them."""
+    items = etree.fromstring(content).iterfind(
+        ".//{http://purl.org/dc/elements/1.1/}subject//{*}li"
+    )
+    return [item.text for item in items]
+
+
+def test_tags_stand_beside_the_keywords_of_a_person_and_are_replaced():
+    xmp = XmpPacket(packet())
+    xmp.set_caption("A dog.", MADE_BY)
+    xmp.set_tags(["dog", "Holiday"])  # in whatever case, a person has that one
+    first = xmp.to_bytes()
+    assert keywords_of(first) == ["holiday", "dog"]
+    again = XmpPacket(first)
+    assert again.tags == ("dog",)
+    again.set_tags(["dog", "Holiday"])
+    assert keywords_of(again.to_bytes()) == ["holiday", "dog"]
+    again.set_tags(["lake"])
+    assert keywords_of(again.to_bytes()) == ["holiday", "lake"]
+    again.set_tags([])
+    assert keywords_of(again.to_bytes()) == ["holiday"]
+    assert again.tags == ()
+    assert b"Tags" not in again.to_bytes()
+
+
+@pytest.mark.parametrize(
+    "elements",
+    [
+        "<dc:subject><rdf:Bag><rdf:li>lake</rdf:li></rdf:Bag></dc:subject>",
+        "<dc:subject><rdf:Seq><rdf:li>lake</rdf:li></rdf:Seq></dc:subject>",
+        "<dc:subject>lake</dc:subject>",
+        "",
+    ],
+)
+def test_keywords_in_every_form_are_kept(elements):
+    bag = b"<dc:subject><rdf:Bag><rdf:li>holiday</rdf:li></rdf:Bag></dc:subject>"
+    content = packet(elements, "" if elements else "dc:subject='lake'")
+    xmp = XmpPacket(content.replace(bag, b""))
+    xmp.set_tags(["dog"])
+    assert keywords_of(xmp.to_bytes()) == ["lake", "dog"]
+    assert xmp.to_bytes().count(b"<dc:subject") == 1
+
+
+def test_a_keyword_keeps_its_attributes():
+    elements = "<dc:subject><rdf:Bag><rdf:li xml:lang='de'>See</rdf:li></rdf:Bag>"
+    bag = b"<dc:subject><rdf:Bag><rdf:li>holiday</rdf:li></rdf:Bag></dc:subject>"
+    xmp = XmpPacket(packet(elements + "</dc:subject>").replace(bag, b""))
+    xmp.set_tags(["dog"])
+    assert b'<rdf:li xml:lang="de">See</rdf:li>' in xmp.to_bytes()
+
+
+def test_a_tag_that_a_person_removed_does_not_come_back():
+    xmp = XmpPacket()
+    xmp.set_tags(["dog", "cat"])
+    removed = XmpPacket(xmp.to_bytes().replace(b"<rdf:li>cat</rdf:li>", b"", 1))
+    assert removed.tags == ("dog",)
+    for tags in (["cat", "dog", "lake"], ["cat", "lake"]):
+        removed.set_tags(tags)
+        removed = XmpPacket(removed.to_bytes())
+        assert removed.tags == tuple(tags[1:])
+
+
+def test_a_list_of_digikam_gets_the_tags_too():
+    elements = (
+        "<d:TagsList xmlns:d='http://www.digikam.org/ns/1.0/'><rdf:Seq>"
+        "<rdf:li>Animals/Dog</rdf:li><rdf:li>Trip</rdf:li></rdf:Seq></d:TagsList>"
+    )
+    xmp = XmpPacket(packet(elements))
+    for _ in range(2):
+        xmp.set_tags(["dog", "lake"])
+        items = etree.fromstring(xmp.to_bytes()).iterfind(
+            ".//{http://www.digikam.org/ns/1.0/}TagsList//{*}li"
+        )
+        assert [item.text for item in items] == ["Animals/Dog", "Trip", "lake"]
+        assert xmp.tags == ("dog", "lake")
+
+
+@given(st.lists(st.text(max_size=9), max_size=4), st.lists(st.text(max_size=9)))
+def test_any_tags_can_be_written_and_never_double_a_keyword(first, second):
+    xmp = XmpPacket(packet())
+    for tags in (first, second):
+        xmp.set_tags(tags)
+        xmp = XmpPacket(xmp.to_bytes())
+        assert xmp.keywords[0] == "holiday"
+        assert len(xmp.tags) <= len(tags)

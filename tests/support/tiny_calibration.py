@@ -1,9 +1,20 @@
 """A calibration of the tiny pipeline with made-up numbers, and hypotheses to judge."""
 
+import dataclasses
+import functools
+import tempfile
+from pathlib import Path
+
 import numpy as np
+from tiny_pipeline import make_captioner, make_encoder
 
 from show_attend_tell.inference.confidence import Calibration, PhotoSpace
+from show_attend_tell.inference.pipeline import CaptioningPipeline, load
+from show_attend_tell.inference.tags import TagCalibration
 from show_attend_tell.reference.hypotheses import Hypotheses
+
+_NOUNS = ("dog", "grass", "cat", "ball", "tree", "boy", "car", "man")
+_FOLDER = tempfile.TemporaryDirectory()
 
 
 def make_space(grid=(5, 2), width=4, k=3, words=(4, 6, 7), seed=0) -> PhotoSpace:
@@ -52,3 +63,22 @@ def make_hypotheses(photos=5, beam=2, most=6, words=9, seed=2) -> Hypotheses:
         locations=np.full(shape, -1),
         finished=np.ones(shape[:2], bool),
     )
+
+
+@functools.cache
+def tagged_pipeline() -> CaptioningPipeline:
+    """Return a pipeline of a file, with a calibration under which nouns are tags.
+
+    Its candidates are such as "cat cat ball", so that cat is in all, and ball in some.
+    """
+    file = Path(_FOLDER.name) / "tagged.safetensors"
+    make_captioner(make_encoder(), words=_NOUNS, seed=5).save(file)
+    engine = load(file).engine
+    space = make_space(engine.grid, engine.generator.annotation_width)
+    calibration = dataclasses.replace(
+        make_calibration(space),
+        familiarity=np.array([0.0] * 5 + [9.0]),  # every photo is like the others
+        quality=np.array([0.0] * 4 + [9.0]),
+        tags=TagCalibration(np.array([0.5, 0.0, 0.0, 0.0, 0.0])),
+    )
+    return CaptioningPipeline(engine, None, file, calibration)

@@ -42,14 +42,18 @@ def make_encoder(settings: EncoderSettings = ENCODER) -> Encoder:
 
 
 def make_captioner(
-    encoder: Encoder, identity: dict | None = None, decoder: str = "lstm"
+    encoder: Encoder,
+    identity: dict | None = None,
+    decoder: str = "lstm",
+    words: tuple[str, ...] = WORDS,
+    seed: int = 1,
 ) -> Captioner:
     """Return a small captioner with weights so large that captions differ."""
     from show_attend_tell.models.captioner import Captioner
 
     widths = {"embedding_width": 8, "lstm_width": 8, "attention_width": 8}
     model = Captioner(
-        Vocabulary((*SPECIAL, *WORDS)),
+        Vocabulary((*SPECIAL, *words)),
         ModelSettings(decoder=decoder, **widths),
         annotation_width=encoder.width,
         grid=encoder.grid,
@@ -58,7 +62,7 @@ def make_captioner(
         transformer=TransformerSettings(2, 8, 2, 16, 0.0, tie_output=False),
     )
     model.set_annotation_scale(1 / 60)
-    return randomised(model, np.random.default_rng(1), 0.7)
+    return randomised(model, np.random.default_rng(seed), 0.7)
 
 
 @functools.cache

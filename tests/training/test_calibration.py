@@ -38,7 +38,7 @@ from show_attend_tell.runtime.errors import (
     CaptionError,
     ModelFileError,
 )
-from show_attend_tell.training.calibration import calibrate
+from show_attend_tell.training.calibration import calibrate, calibrate_tags
 from show_attend_tell.training.reranking import fit_reranker
 
 TRAIN, VAL = 40, 20
@@ -268,3 +268,77 @@ def test_damaged_bytes_of_a_calibration_are_one_line(pipeline, calibrated, tmp_p
 def test_few_pictures_of_a_set_are_refused(prepared):
     with pytest.raises(ModelFileError, match="'noise' must have at least 8"):
         calibrate_with_noise(prepared, prepared / "model.safetensors", count=3)
+
+
+NOUNS = ("dog", "grass", "cat", "ball", "tree", "boy", "car", "man")
+
+
+@pytest.fixture
+def with_nouns(prepared, tmp_path):
+    """A copy of the prepared data, with a model whose captions have nouns."""
+    work = tmp_path / "work"
+    shutil.copytree(prepared / "made-up", work / "made-up")
+    captioner = make_captioner(Encoder(ENCODER), words=NOUNS, seed=5)
+    captioner.vocabulary.save(work / "made-up" / "vocabulary.json")
+    captioner.save(work / "model.safetensors")
+    path = work / "made-up" / "manifest.jsonl"
+    photos = [
+        dataclasses.replace(
+            photo, path=photo.path.name, captions=["a ball" if k % 4 else "a cat cat"]
+        )
+        for k, photo in enumerate(manifest.read_manifest(path))
+    ]
+    manifest.write_manifest(path, photos)
+    return work
+
+
+def test_tags_are_calibrated_too_and_alone_without_another_confidence(with_nouns):
+    model = with_nouns / "model.safetensors"
+    report = calibrate_with_noise(with_nouns, model)
+    assert any(line.startswith("tags: ") for line in report.lines())
+    about, arrays = unpacked(model)
+    both = load(model)
+    assert both.calibration.tags.coefficients[0] >= 0
+    photo = with_nouns / "made-up" / "photo-00.png"
+    tags = both.caption(photo, tags=True, min_tag_confidence=0).tags
+    assert "cat" in [tag.name for tag in tags]
+
+    older = {key: x for key, x in about["confidence"].items() if key != "tags"}
+    repack(model, {"confidence": older})  # as earlier versions wrote it
+    with refused(CaptionError, "run `show-attend-tell calibrate"):
+        load(model).caption(photo, tags=True)
+    alone = calibrate_tags(EXPERIMENT, with_nouns, model)
+    assert alone.measured == report.measured["tags"]
+    found = unpacked(model)[0]
+    # The words' weights were rounded in the file.
+    assert found["confidence"].pop("tags")["coefficients"] == pytest.approx(
+        about["confidence"].pop("tags")["coefficients"], abs=0.01
+    )
+    assert found == about
+    for name, values in unpacked(model)[1].items():
+        np.testing.assert_array_equal(values, arrays[name])
+    again = load(model).caption(photo, tags=True, min_tag_confidence=0).tags
+    assert [tag.name for tag in again] == [tag.name for tag in tags]
+
+
+def test_tags_alone_need_a_calibration_of_the_captions(with_nouns):
+    with refused(ModelFileError, "which calibrates both"):
+        calibrate_tags(EXPERIMENT, with_nouns, with_nouns / "model.safetensors")
+
+
+def test_a_model_that_names_nothing_is_calibrated_without_tags(prepared, calibrated):
+    assert calibrated.measured["tags"]["nouns"] == 0
+    assert "not calibrated" in "\n".join(calibrated.lines())
+    with refused(ModelFileError, "train the model longer"):
+        calibrate_tags(EXPERIMENT, prepared, calibrated.path)
+
+
+@pytest.mark.parametrize("tags", [5, {}, {"statistics": ["score"]}])
+def test_a_damaged_calibration_of_tags_is_one_line(
+    pipeline, calibrated, tmp_path, tags
+):
+    model = tmp_path / "model.safetensors"
+    about = unpacked(calibrated.path)[0]["confidence"] | {"tags": tags}
+    repack(calibrated.path, {"confidence": about}, target=model)
+    with refused(ModelFileError, "tags"):
+        find_calibration(pipeline.generator, model)

@@ -7,6 +7,7 @@ from show_attend_tell.data.vocabulary import SPECIAL, Vocabulary
 from show_attend_tell.training.confidence import (
     fit_logistic,
     fit_photo_space,
+    fit_tag_calibration,
     measure,
     rank_auc,
 )
@@ -82,3 +83,24 @@ def test_only_sets_that_differ_are_measured_as_separable(shift):
         assert min(aucs) > 0.8
     else:
         assert all(abs(auc - 0.5) < 0.08 for auc in aucs)
+
+
+def test_the_probability_of_tags_is_a_regression_that_ascends_with_the_score():
+    rng = np.random.default_rng(0)
+    x = rng.normal(0, 2, (4000, 4))
+    truth = np.array([0.7, 0.5, -0.4, 0.0, -0.3])
+    p = 1 / (1 + np.exp(-(x @ truth[:-1] + truth[-1])))
+    found = fit_tag_calibration(x, rng.random(4000) < p)
+    np.testing.assert_allclose(found.coefficients, truth, atol=0.1)
+    np.testing.assert_allclose(found(x), p, atol=0.06)
+    against = fit_tag_calibration(x, rng.random(4000) > p)
+    assert against.coefficients[0] == 0
+    assert found.coefficients[0] > 0
+
+
+def test_statistics_that_do_not_vary_have_a_finite_regression():
+    x = np.zeros((20, 4))
+    x[:, 0] = np.arange(20)
+    found = fit_tag_calibration(x, np.arange(20) > 9)
+    assert np.isfinite(found.coefficients).all()
+    assert (np.diff(found(x)) > 0).all()

@@ -106,7 +106,9 @@ def add_captions(
         fraction of `seen`, and `region_words` the number of words written from it.
         `described` has words that a person wrote into the photo. `confidence` is the
         probability that the caption is right, and `confidence_word` its word; null for
-        a region or without a calibration.
+        a region or without a calibration. `tags` are nouns that describe the photo,
+        each with its `confidence`, the most probable first; null also for sampled
+        words.
         `settings` are those of the decoding, `seconds` the duration without the queue.
         """
         if model not in pipelines:
@@ -127,6 +129,8 @@ def add_captions(
         except CaptionError as error:  # of a malformed region
             raise HTTPException(422, str(error)) from None
         decoding = _decoding_of(pipeline, request)
+        if pipeline.has_tags and request.region is None and decoding.method != "sample":
+            request = dataclasses.replace(request, tags=True)
         content = await photo.read()
         answer = await queue.run(_caption_upload, pipeline, content, request, decoding)
         name = (photo.filename or "photo").encode("utf-8", "replace").decode()
@@ -154,7 +158,7 @@ def _caption_upload(
     region = seen_region(image.size, pipeline.engine.side, pipeline.engine.resize)
     sizes = (*image.size, *image.size)
     # Null where the caption has no such value.
-    absent = {"locations": None, "region": None, "region_words": None}
+    absent = dict.fromkeys(("locations", "region", "region_words", "tags"))
     values = absent | caption.to_dict()
     del values["path"]
     return values | {

@@ -38,8 +38,9 @@ def refusal(
 ) -> JSONResponse:
     """Return an error as one line of JSON, in the protocol of the request's path.
 
-    Ollama's paths begin with /api/, OpenAI's with /v1/. Their errors have no status 415
-    or 422, and are logged, because photo programs run without a person.
+    Ollama's and PhotoPrism's paths begin with /api/, OpenAI's with /v1/. Their errors
+    have no status 415 or 422, and are logged, because photo programs run without a
+    person.
     """
     path = scope["path"]
     body: dict[str, object] = {"error": message}
@@ -47,6 +48,8 @@ def refusal(
         status = 400 if status in (415, 422) else status
         request = f"{scope['method']} {quote(path)}"
         _log.warning("%s: %d, %s", request, status, one_line(message))
+    if path.startswith("/api/v1/"):  # PhotoPrism reads the status here alone
+        body["code"] = status
     if path.startswith("/v1/"):
         kind = "invalid_request_error" if status < 500 else "server_error"
         # Of a path that does not exist, the scope has no endpoint.

@@ -1,10 +1,12 @@
-"""Serve captions in the protocols of Ollama and OpenAI, which photo programs use.
+"""Serve captions in the protocols of Ollama, OpenAI and PhotoPrism's vision service.
 
-A request brings one photo and gets one sentence. Prompts, earlier messages, options of
-sampling and unknown fields are ignored; a request for labels, JSON or tools is refused.
-A stream is one piece: a line of JSON (Ollama), or one event with all words (OpenAI).
+A request brings one photo and gets one sentence, or its tags where it asks for JSON,
+see :mod:`labels`. Prompts, earlier messages, options of sampling and unknown fields are
+ignored; a request for tools is refused. A stream is one piece: a line of JSON (Ollama),
+or one event with all words (OpenAI).
 
-https://docs.ollama.com/api, https://platform.openai.com/docs/api-reference
+https://docs.ollama.com/api, https://platform.openai.com/docs/api-reference,
+https://docs.photoprism.app/developer-guide/vision/service
 """
 
 import base64
@@ -23,9 +25,11 @@ from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, Validation
 from starlette.exceptions import HTTPException
 
 from show_attend_tell import __version__
+from show_attend_tell.deployment.server.labels import JsonForm, json_form, labels_of
 from show_attend_tell.deployment.server.request_queue import RequestQueue
 from show_attend_tell.deployment.server.uploads import open_upload
 from show_attend_tell.inference.pipeline import CaptioningPipeline
+from show_attend_tell.inference.result import Caption
 from show_attend_tell.runtime.errors import ShowAttendTellError, one_line, quote
 
 _OWNER = "show-attend-tell"
@@ -33,11 +37,16 @@ _READ = ["GET", "HEAD"]
 _NEVER = "2318-01-01T00:00:00Z"  # when Ollama unloads a model that stays in memory
 
 
+class _Query(BaseModel):
+    tools: list | None = None
+    functions: list | None = None  # tools of earlier versions
+
+
 class _OllamaMessage(BaseModel):
     images: list[str] | None = None  # in base64
 
 
-class OllamaQuery(_OllamaMessage):
+class OllamaQuery(_OllamaMessage, _Query):
     """A request to Ollama; as there, unknown fields are ignored."""
 
     model: str = Field(validation_alias=AliasChoices("model", "name"))
@@ -45,7 +54,6 @@ class OllamaQuery(_OllamaMessage):
     prompt: object = None
     stream: bool | None = None
     format: object = None
-    tools: list | None = None
 
     @property
     def is_warm_up(self) -> bool:
@@ -58,9 +66,15 @@ class OllamaQuery(_OllamaMessage):
         return [message.images or [] for message in (*(self.messages or []), self)]
 
     @property
-    def structured(self) -> str | None:
-        """The field that asks for more than a sentence."""
-        return "format" if self.format else "tools" if self.tools else None
+    def form(self) -> JsonForm | None:
+        """The JSON that is asked for, None for a sentence.
+
+        Raises:
+            HTTPException: see :func:`labels.json_form`.
+        """
+        if not self.format:
+            return None
+        return json_form("format", None if self.format == "json" else self.format)
 
 
 def _address(value: object) -> object:
@@ -76,15 +90,36 @@ class _OpenAIMessage(BaseModel):
     content: str | list[_Part] | None = None
 
 
-class _Format(BaseModel):
+class _Schema(BaseModel):
+    content: object = Field(None, validation_alias="schema")
+
+
+class _Format(_Schema):
     type: str = "text"
+    json_schema: _Schema | None = None  # of chat completions
+
+    def form(self, name: str) -> JsonForm | None:
+        """Return the JSON that is asked for, None for text.
+
+        Args:
+            name: of the field, for messages.
+
+        Raises:
+            HTTPException: see :func:`labels.json_form`.
+        """
+        if self.type == "text":
+            return None
+        if self.type == "json_object":
+            return json_form(name)
+        schema = self.json_schema.content if self.json_schema else self.content
+        return json_form(name, schema or {})
 
 
 class _Text(BaseModel):
     format: _Format | None = None
 
 
-class OpenAIQuery(BaseModel):
+class OpenAIQuery(_Query):
     """A request to OpenAI: `messages` of chat completions, `input` of responses.
 
     Programs send fields of other servers, such as `top_k`, and fields that are new.
@@ -98,8 +133,6 @@ class OpenAIQuery(BaseModel):
     n: Literal[1] | None = None
     response_format: _Format | None = None
     text: _Text | None = None
-    tools: list | None = None
-    functions: list | None = None
 
     @property
     def photos(self) -> list[list[str]]:
@@ -109,19 +142,29 @@ class OpenAIQuery(BaseModel):
         return [[part.image_url for part in each if part.image_url] for each in parts]
 
     @property
-    def structured(self) -> str | None:
-        """The field that asks for more than a sentence."""
-        chosen = {
-            "response_format": self.response_format,
-            "text.format": self.text.format if self.text else None,
-        }
-        for name, form in chosen.items():
-            if form and form.type != "text":
-                return name
-        return "tools" if self.tools or self.functions else None
+    def form(self) -> JsonForm | None:
+        """The JSON that is asked for, see :attr:`OllamaQuery.form`."""
+        if self.response_format:
+            return self.response_format.form("response_format")
+        if self.text and self.text.format:
+            return self.text.format.form("text.format")
+        return None
 
 
-Query = TypeVar("Query", OllamaQuery, OpenAIQuery)
+class PhotoPrismQuery(_Query):
+    """A request to PhotoPrism's vision service, whose photos are data URIs."""
+
+    id: str | None = None
+    model: str | None = None
+    images: list[str] | None = None
+
+    @property
+    def photos(self) -> list[list[str]]:
+        """The photos of the only message."""
+        return [self.images or []]
+
+
+Query = TypeVar("Query", OllamaQuery, OpenAIQuery, PhotoPrismQuery)
 
 
 class _Answer(NamedTuple):
@@ -147,12 +190,17 @@ def add_photo_programs(
 
     async def answer(request: Request, query: OllamaQuery | OpenAIQuery) -> _Answer:
         start = time.monotonic()
-        pipeline = pipelines[_find(pipelines, query.model)]
+        name = _find(pipelines, query.model)
+        form = query.form
+        if form is not None:
+            _require_tags(name, pipelines[name])
         photo = _only_photo(query)
-        caption = await _unless_left(request, queue, _caption, pipeline, photo)
+        caption = await _unless_left(
+            request, queue, _caption, pipelines[name], photo, form is not None
+        )
         return _Answer(
             model=query.model,
-            text=caption.sentence,
+            text=caption.sentence if form is None else form.fill(caption),
             words=len(caption.words),
             seconds=time.monotonic() - start,
             stream=query.stream,
@@ -204,6 +252,37 @@ def add_photo_programs(
     async def responses(request: Request) -> Response:
         return _response(await answer(request, await _read(request, OpenAIQuery)))
 
+    async def vision(request: Request, kind: str, name: str | None) -> dict:
+        query = await _read(request, PhotoPrismQuery)
+        asked = name or query.model or next(iter(pipelines))
+        pipeline = pipelines[_find(pipelines, asked)]
+        if kind == "labels":
+            _require_tags(asked, pipeline)
+        photo = _only_photo(query)
+        caption = await _unless_left(
+            request, queue, _caption, pipeline, photo, kind == "labels"
+        )
+        result: dict[str, Any] = {"labels": labels_of(caption)}
+        if kind == "caption":
+            result = {
+                "caption": {
+                    "text": caption.sentence,
+                    "confidence": caption.confidence or 0.0,
+                }
+            }
+        return {
+            "id": query.id or str(uuid.uuid4()),
+            "code": 200,
+            "model": {"type": kind, "name": asked, "version": "latest"},
+            "result": result,
+        }
+
+    for kind in ("labels", "caption"):
+        for path in ("", "/{name}", "/{name}/{version}"):
+            app.post(f"/api/v1/vision/{kind}{path}", include_in_schema=False)(
+                _vision_service(vision, kind)
+            )
+
     @app.get("/v1/models", include_in_schema=False)
     async def models() -> dict:
         return {"object": "list", "data": [_model(name) for name in pipelines]}
@@ -217,7 +296,7 @@ async def _read(request: Request, kind: type[Query]) -> Query:
     """Return a request's body, whatever its Content-Type, as curl's may be a form.
 
     Raises:
-        HTTPException: it is malformed, or asks for what no caption is.
+        HTTPException: it is malformed, or asks for tools.
     """
     try:
         query = kind.model_validate_json(await request.body())
@@ -225,13 +304,32 @@ async def _read(request: Request, kind: type[Query]) -> Query:
         fault = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, fault["loc"])) or "body"
         raise HTTPException(400, f"`{place}`: {one_line(fault['msg'])}") from None
-    if query.structured:
+    if query.tools or query.functions:
         raise HTTPException(
             400,
-            f"`{query.structured}` must ask for text: this model writes one sentence, "
-            "neither labels nor JSON; ask another model for those",
+            "`tools` must be absent: this model writes a sentence or labels; ask "
+            "another model to call tools",
         )
     return query
+
+
+def _vision_service(vision: Callable, kind: str) -> Callable:
+    """Return the service of PhotoPrism's protocol for labels or captions."""
+
+    async def service(request: Request, name: str | None = None) -> dict:
+        return await vision(request, kind, name)
+
+    return service
+
+
+def _require_tags(name: str, pipeline: CaptioningPipeline) -> None:
+    """Raise an HTTPException if a model's tags are not calibrated."""
+    if not pipeline.has_tags:
+        raise HTTPException(
+            400,
+            f"labels need a model with calibrated tags. Received: {quote(name)}; run "
+            "`show-attend-tell calibrate` for it, or ask another model",
+        )
 
 
 def _find(pipelines: Mapping[str, CaptioningPipeline], asked: str) -> str:
@@ -249,7 +347,7 @@ def _find(pipelines: Mapping[str, CaptioningPipeline], asked: str) -> str:
     raise HTTPException(404, f"model {quote(asked)} not found; {known}")
 
 
-def _only_photo(query: OllamaQuery | OpenAIQuery) -> str:
+def _only_photo(query: OllamaQuery | OpenAIQuery | PhotoPrismQuery) -> str:
     """Return the photo of the last message with photos, in base64 or as a data URI.
 
     Raises:
@@ -288,8 +386,8 @@ async def _unless_left(request: Request, queue: RequestQueue, *call):
     return result
 
 
-def _caption(pipeline: CaptioningPipeline, photo: str):
-    """Return the Caption of a photo in base64.
+def _caption(pipeline: CaptioningPipeline, photo: str, tags: bool) -> Caption:
+    """Return the caption of a photo in base64, with tags if they are asked for.
 
     Raises:
         HTTPException: it is no base64, or see :func:`uploads.open_upload`.
@@ -303,7 +401,7 @@ def _caption(pipeline: CaptioningPipeline, photo: str):
             "the photo must be base64, or a data URI with base64. Received: "
             f"{quote(photo, 30)}; this server fetches nothing",
         ) from None
-    return pipeline.caption(open_upload(content))
+    return pipeline.caption(open_upload(content), tags=tags)
 
 
 def _line(answer: _Answer, content: dict, reason: str = "stop") -> Response:

@@ -21,14 +21,18 @@ from starlette.exceptions import HTTPException
 from show_attend_tell.inference.batch import made_by
 from show_attend_tell.inference.photo_words import sidecar_of
 from show_attend_tell.inference.pipeline import CaptioningPipeline
+from show_attend_tell.inference.request import CaptionRequest
 from show_attend_tell.inference.result import confidence_word
 from show_attend_tell.inference.xmp import XmpPacket
 from show_attend_tell.runtime.errors import quote
 
 MAX_CAPTIONS = 20_000  # of one request
-_COLUMNS = ("path", "caption", "confidence", "confidence_word", "edited")
+_COLUMNS = ("path", "caption", "confidence", "confidence_word", "edited", "tags")
 _FIRST_TIME = (1980, 1, 1, 0, 0, 0)  # the earliest that ZIP can store
 _MEDIA = {"csv": "text/csv; charset=utf-8", "xmp": "application/zip"}
+
+# made_by of the captions of each model, without tags and with tags.
+Authors = Mapping[tuple[str, bool], str]
 
 
 def _require_inside(path: str) -> str:
@@ -52,6 +56,9 @@ class ApprovedCaption(pydantic.BaseModel, extra="forbid"):
     confidence: float | None = pydantic.Field(None, ge=0, le=1)
     model: str = pydantic.Field(description="One of /about.")
     edited: bool = pydantic.Field(description="Whether a person changed the words.")
+    tags: list[Annotated[str, pydantic.Field(max_length=100)]] = pydantic.Field(
+        [], max_length=100, description="Keywords of the photo."
+    )
 
 
 class Review(pydantic.BaseModel, extra="forbid"):
@@ -69,12 +76,17 @@ def add_review(app: FastAPI, pipelines: Mapping[str, CaptioningPipeline]) -> Non
         """Return approved captions as a table, or as XMP sidecars in an archive."""
         _require_distinct(review.captions)
         authors = {}
-        for name in {one.model for one in review.captions if not one.edited}:
+        for one in review.captions:
+            name = one.model
+            author = name, bool(one.tags)
+            if one.edited or author in authors:
+                continue
             if name not in pipelines:
                 raise HTTPException(
                     422, f"`model` must be one of {list(pipelines)}. Received: {name!r}"
                 )
-            authors[name] = made_by(pipelines[name])
+            request = CaptionRequest(tags=bool(one.tags))
+            authors[author] = made_by(pipelines[name], request)
         if review.form == "csv":
             content = _table(review.captions)
         else:
@@ -105,11 +117,12 @@ def _table(captions: list[ApprovedCaption]) -> bytes:
         # The confidence is the model's, about words that are gone.
         confidence = None if one.edited else one.confidence
         word = confidence_word(confidence)
-        rows.writerow([one.path, one.sentence, confidence, word, one.edited])
+        tags = ", ".join(one.tags)
+        rows.writerow([one.path, one.sentence, confidence, word, one.edited, tags])
     return content.getvalue().encode("utf-8-sig")
 
 
-def _archive(captions: list[ApprovedCaption], authors: Mapping[str, str]) -> bytes:
+def _archive(captions: list[ApprovedCaption], authors: Authors) -> bytes:
     """Return a ZIP archive of the captions' sidecars."""
     now = max(time.localtime()[:6], _FIRST_TIME)
     content = io.BytesIO()
@@ -119,7 +132,9 @@ def _archive(captions: list[ApprovedCaption], authors: Mapping[str, str]) -> byt
             if one.edited:
                 packet.set_caption(one.sentence)
             else:
-                packet.set_caption(one.sentence, authors[one.model], one.confidence)
+                author = authors[one.model, bool(one.tags)]
+                packet.set_caption(one.sentence, author, one.confidence)
+            packet.set_tags(one.tags)
             entry = zipfile.ZipInfo(str(sidecar_of(PurePosixPath(one.path))), now)
             # Without these an entry is stored as it is, for its owner alone.
             entry.compress_type = zipfile.ZIP_DEFLATED

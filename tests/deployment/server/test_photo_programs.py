@@ -20,6 +20,7 @@ from server_process import (
     response_body,
     said,
 )
+from tiny_calibration import tagged_pipeline
 from tiny_pipeline import photo_bytes
 
 from show_attend_tell.deployment.server import app
@@ -184,9 +185,164 @@ def test_recorded_requests_of_photoprism(address):
     assert found["created_at"]
     answer = requests.post(f"{address}/v1/responses", json=PHOTOPRISM_OPENAI).json()
     assert answer["output"][0]["content"][0]["text"] == found["response"]
+
+
+LABEL = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "minLength": 1},
+        "confidence": {"type": "number", "minimum": 0, "maximum": 1},
+        "topicality": {"type": "number", "minimum": 0, "maximum": 1},
+    },
+    "required": ["name", "confidence", "topicality"],
+    "additionalProperties": False,
+}
+# As PhotoPrism sends it to OpenAI.
+LABELS = {
+    "type": "object",
+    "properties": {"labels": {"type": "array", "items": LABEL, "default": []}},
+    "required": ["labels"],
+    "additionalProperties": False,
+}
+# As pydantic writes it, with a sentence and keywords.
+KEYWORDS = {
+    "$defs": {"Word": {"type": "string"}},
+    "properties": {
+        "description": {"type": "string"},
+        "keywords": {"type": "array", "items": {"$ref": "#/$defs/Word"}},
+        "colours": {"type": "array", "items": {"type": "string"}},
+    },
+    "required": ["description", "keywords"],
+    "type": "object",
+}
+
+
+@pytest.fixture(scope="module")
+def tagged():
+    """The address of a server of a model with calibrated tags, and its caption."""
+    pipeline = tagged_pipeline()
+    caption = pipeline.caption(photo_bytes(), tags=True)
+    assert caption.tags
+    with serving({"Tiny": pipeline}) as address:
+        yield address, caption
+
+
+def labels_of(caption):
+    return [
+        {"name": name, "confidence": p, "topicality": p}
+        for name, p in ((tag.name, tag.confidence) for tag in caption.tags)
+    ]
+
+
+def test_recorded_requests_of_photoprism_for_labels(tagged):
+    address, caption = tagged
+    body = PHOTOPRISM_LABELS | {"images": [PHOTO]}
+    for form in ("json", LABELS):
+        reply = requests.post(f"{address}/api/generate", json=body | {"format": form})
+        assert json.loads(reply.json()["response"]) == {"labels": labels_of(caption)}
+    form = {"type": "json_schema", "name": "labels", "strict": True, "schema": LABELS}
+    body = response_body(URI) | {"text": {"format": form}}
+    answer = requests.post(f"{address}/v1/responses", json=body).json()
+    text = answer["output"][0]["content"][0]["text"]
+    assert json.loads(text) == {"labels": labels_of(caption)}
+    assert answer["status"] == "completed"
+
+
+def test_chat_completions_fill_a_schema_of_keywords_and_a_sentence(tagged):
+    address, caption = tagged
+    form = {"type": "json_schema", "json_schema": {"name": "x", "schema": KEYWORDS}}
+    body = completion_body(URI) | {"response_format": form}
+    found = requests.post(f"{address}/v1/chat/completions", json=body).json()
+    assert json.loads(found["choices"][0]["message"]["content"]) == {
+        "description": caption.sentence,
+        "keywords": list(caption.tag_names),
+    }
+    body["response_format"] = {"type": "json_object"}
+    found = requests.post(f"{address}/v1/chat/completions", json=body).json()
+    content = json.loads(found["choices"][0]["message"]["content"])
+    assert content == {"labels": labels_of(caption)}
+
+
+@pytest.mark.parametrize("name", ["", "/tiny", "/tiny/latest"])
+def test_photoprisms_own_protocol_has_labels_and_captions(tagged, name):
+    address, caption = tagged
+    body = {"id": "b6f0", "model": "tiny", "version": "latest", "images": [URI]}
+    url = f"{address}/api/v1/vision"
+    found = requests.post(f"{url}/labels{name}", json=body).json()
+    assert (found["id"], found["code"]) == ("b6f0", 200)
+    assert found["model"] == {"type": "labels", "name": "tiny", "version": "latest"}
+    assert found["result"] == {"labels": labels_of(caption)}
+    found = requests.post(f"{url}/caption{name}", json=body).json()
+    assert found["result"]["caption"]["text"] == caption.sentence
+    assert found["result"]["caption"]["confidence"] == caption.confidence
+    reply = requests.post(f"{url}/labels{name}", json={"url": "https://a.example/b"})
+    assert reply.status_code == 400
+    assert reply.json()["code"] == 400
+    assert "must have one photo" in reply.json()["error"]
+
+
+# A schema, and part of the refusal.
+OTHER_FORMS = [
+    ({"type": "object"}, "`format` must ask for text"),
+    ({"properties": {"mood": {"type": "string"}}}, "Received: none of them"),
+    (
+        {"properties": LABELS["properties"] | {"nsfw": {}}, "required": ["nsfw"]},
+        "Received: 'nsfw'",
+    ),
+    (
+        {
+            "properties": {"labels": {"type": "array", "items": {"properties": {}}}},
+            "required": ["labels"],
+        },
+        "Received: 'labels'",
+    ),
+    ("yaml", "Received: 'yaml'"),
+    ([1], "`format` must ask for text"),
+]
+
+
+@pytest.mark.parametrize(("form", "text"), OTHER_FORMS)
+def test_other_json_is_refused_in_one_line(tagged, form, text):
+    body = PHOTOPRISM_LABELS | {"format": form}
+    reply = requests.post(f"{tagged[0]}/api/generate", json=body)
+    assert reply.status_code == 400
+    assert text in reply.json()["error"]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        *(5, [], {"properties": 5}, {"properties": {"labels": 5}}),
+        {"properties": {"labels": {"type": "array", "items": {"$ref": "#/$defs/x"}}}},
+        {"properties": {"labels": {"$ref": "#/$defs/labels"}}, "$defs": 5},
+        {"properties": {"labels": {"$ref": 5}}, "required": 5},
+        {"properties": {"labels": {"type": [], "items": 5}}, "required": {}},
+    ],
+)
+def test_malformed_schemas_never_end_in_a_server_error(tagged, schema):
+    form = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+    body = completion_body(URI) | {"response_format": form}
+    reply = requests.post(f"{tagged[0]}/v1/chat/completions", json=body)
+    assert reply.status_code in (200, 400)
+
+
+def test_labels_of_a_model_without_calibrated_tags_name_the_remedy(address):
     reply = requests.post(f"{address}/api/generate", json=PHOTOPRISM_LABELS)
     assert reply.status_code == 400
-    assert reply.json()["error"].startswith("`format` must ask for text")
+    assert "labels need a model with calibrated tags" in reply.json()["error"]
+    reply = requests.post(f"{address}/api/v1/vision/labels", json={"images": [URI]})
+    assert reply.json()["code"] == 400
+
+
+def test_the_page_has_the_tags_of_a_photo_but_not_of_samples_or_a_region(
+    tagged, address
+):
+    server, caption = tagged
+    found = post(server).json()
+    assert [tag["name"] for tag in found["tags"]] == list(caption.tag_names)
+    assert post(server, method="sample").json()["tags"] is None
+    assert post(server, region="0,0,40,40").json()["tags"] is None
+    assert post(address).json()["tags"] is None
 
 
 def test_recorded_requests_of_immich_analyze(address, sentence):
@@ -239,7 +395,7 @@ REFUSED = [
     ("a large body", [in_base64(b"x" * 3_000_000)], {}, 413, "at most 1 MB"),
     ("another model", [URI], {"model": "x\ny"}, 404, r"model 'x\ny' not found"),
     ("no model", [URI], {"model": None}, 400, "`model`: "),
-    ("tools", [URI], {"tools": [{}]}, 400, "`tools` must ask for text"),
+    ("tools", [URI], {"tools": [{}]}, 400, "`tools` must be absent"),
 ]
 REFUSED_OPENAI = [
     ("JSON", [URI], {"response_format": FORMAT}, 400, "`response_format` must ask"),
@@ -301,9 +457,9 @@ def test_paths_and_methods_that_do_not_exist_have_errors_of_the_protocol(address
 def test_a_client_that_leaves_gives_up_its_place(pipeline, monkeypatch, caplog):
     go, queues, caption = threading.Event(), [], pipeline.caption
 
-    def slow(*arguments):
+    def slow(*arguments, **options):
         assert go.wait(60)
-        return caption(*arguments)
+        return caption(*arguments, **options)
 
     def make_queue(limit):
         queues.append(RequestQueue(limit))

@@ -10,6 +10,7 @@ import requests
 
 from show_attend_tell.deployment.server import review
 from show_attend_tell.inference.batch import made_by
+from show_attend_tell.inference.request import CaptionRequest
 from show_attend_tell.inference.xmp import XmpPacket
 
 APPROVED = {
@@ -37,6 +38,7 @@ def test_a_table_has_a_row_for_each_caption(address):
         "confidence": "0.6",
         "confidence_word": "likely",
         "edited": "False",
+        "tags": "",
     }
     assert [row["edited"] for row in rows] == ["False", "True"]
     assert response.content.startswith("\ufeffpath,".encode())  # for Excel
@@ -104,3 +106,17 @@ def test_a_malformed_caption_is_refused_in_one_line(address, key, value):
     assert response.status_code == 422
     assert key in response.json()["error"]
     assert "\n" not in response.json()["error"]
+
+
+def test_tags_are_keywords_of_the_sidecar_and_a_column_of_the_table(address, pipeline):
+    tagged = APPROVED | {"tags": ["dog", "lake"]}
+    both = [tagged, EDITED | {"tags": ["dog"]}]
+    content = ask(address, "xmp", *both).content
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        ours, persons = (XmpPacket(archive.read(n)) for n in archive.namelist())
+    assert ours.tags == ours.keywords == ("dog", "lake")
+    assert ours.made_by == made_by(pipeline, CaptionRequest(tags=True))
+    assert (persons.tags, persons.made_by) == (("dog",), "")
+    content = ask(address, "csv", *both).content.decode("utf-8-sig")
+    rows = csv.DictReader(io.StringIO(content))
+    assert [row["tags"] for row in rows] == ["dog, lake", "dog"]

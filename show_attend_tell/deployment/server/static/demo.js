@@ -100,6 +100,7 @@ function showAnswer() {
   $("result").hidden = false;
   $("announced").textContent = answer.sentence || "The caption is empty.";
   $("text").value = answer.sentence;
+  $("tags").textContent = tagsInWords(answer, true);
   report(aboutAnswer());
   $("others").replaceChildren(...answer.alternatives.map((other) => {
     const row = document.createElement("tr");
@@ -117,6 +118,13 @@ let confidenceLimits = []; // the least confidence of each word
 function inWords({ confidence, confidence_word: word, region }) {
   if (region) return "a region's caption has no confidence";
   return word ? `${word}, confidence ${confidenceFigures(confidence, confidenceLimits)}` : "";
+}
+
+// The tags of an answer, with their confidence or without; empty if there are none.
+function tagsInWords({ tags }, numbers = false) {
+  if (!tags?.length) return "";
+  const figures = (p) => (numbers ? ` ${p.toFixed(2)}` : "");
+  return `Tags: ${tags.map(({ name, confidence }) => name + figures(confidence)).join(", ")}`;
 }
 
 // What is known about the caption shown, empty without one.

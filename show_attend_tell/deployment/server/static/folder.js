@@ -86,6 +86,7 @@ function makeRow(row) {
   const part = (name) => element.querySelector(name);
   Object.assign(row, {
     element, text: part("textarea"), approved: part("input"), about: part(".about"),
+    tags: part(".tags"),
   });
   row.edited ??= false;
   if (row.file) Object.assign(row, { size: row.file.size, changed: row.file.lastModified });
@@ -139,6 +140,7 @@ function showRow(row) {
   row.about.textContent = {
     waiting: "Waiting …", failed: row.error, captioned: answer && inWords(answer),
   }[state];
+  row.tags.textContent = answer ? tagsInWords(answer) : "";
   if (edited) row.about.textContent = "Edited by you";
   if (row.described) row.about.textContent += "; its XMP file stays as it is";
   else if (answer?.described) row.about.textContent += "; a person described it, which stays";
@@ -202,7 +204,8 @@ function arrange() {
   };
   const shown = [...folder.rows].sort(orders[$("folder-sort").value]);
   for (const row of shown) {
-    const text = `${row.path} ${row.text.value} ${row.answer?.confidence_word || ""}`.toLowerCase();
+    const word = row.answer?.confidence_word || "";
+    const text = `${row.path} ${row.text.value} ${word} ${row.tags.textContent}`.toLowerCase();
     row.element.hidden = !words.every((word) => text.includes(word));
   }
   $("rows").replaceChildren(...shown.map(({ element }) => element));
@@ -301,6 +304,7 @@ async function saveReview(form, name) {
   const kept = approvedRows().length - rows.length;
   const captions = rows.map(({ path, text, edited, answer }) => ({
     path, edited, sentence: text.value.trim(), confidence: answer.confidence, model: answer.model,
+    tags: (answer.tags ?? []).map(({ name }) => name),
   }));
   const body = JSON.stringify({ form, captions });
   const headers = { "Content-Type": "application/json" };
