@@ -56,8 +56,9 @@ def export_saved_model(
             f"`out` must be absent or an empty folder. Received: {folder}; name another"
         )
     pipeline = load(model, encoder_weights)
+    encoder = _encoder_of(pipeline)
     words = tf.constant(pipeline.engine.vocabulary.words)
-    generate = _captioning_graph(pipeline, pipeline.encoder, beam)
+    generate = _captioning_graph(pipeline, encoder, beam)
     side = pipeline.engine.side
     resize = pipeline.engine.resize
 
@@ -73,7 +74,7 @@ def export_saved_model(
         }
 
     photo = tf.TensorSpec((None, None, 3), tf.uint8, "photo")
-    module = _module(caption, photo, pipeline.captioner, pipeline.encoder)
+    module = _module(caption, photo, pipeline.captioner, encoder)
     with atomic_path(folder) as temporary:
         signatures = {"serving_default": module.caption}
         tf.saved_model.save(module, str(temporary), signatures=signatures)
@@ -98,7 +99,7 @@ def export_litert(
         Path of the JSON file: ``words`` by token, ``side`` S and ``resize``.
     """
     pipeline = load(model, encoder_weights)
-    encoder = pipeline.encoder
+    encoder = _encoder_of(pipeline)
     side = pipeline.engine.side
     square = tf.TensorSpec((1, side, side, 3), tf.uint8, "square")
     generate = _captioning_graph(pipeline, encoder, beam)
@@ -114,6 +115,13 @@ def export_litert(
     atomic_write(metadata_file, json.dumps(metadata, ensure_ascii=False))
     atomic_write(file, converter.convert())
     return metadata_file
+
+
+def _encoder_of(pipeline: CaptioningPipeline) -> Encoder:
+    """Return the encoder of a pipeline of `load`, whose network can be traced."""
+    encoder = pipeline.encoder
+    assert isinstance(encoder, Encoder)  # `load` makes no other
+    return encoder
 
 
 def _captioning_graph(

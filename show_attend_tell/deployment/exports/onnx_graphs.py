@@ -2,23 +2,28 @@
 
 The decoder's graph is a record of the NumPy code in :mod:`show_attend_tell.reference`,
 for each of its decoders. The encoder's convolutions are nodes of ONNX.
+
+Where the reference takes arrays of NumPy, a :class:`Recorded` is typed ``Any``: it has
+their operations without being one of them.
 """
 
 import copy
 import dataclasses
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 
 from show_attend_tell.data.noun_phrases import kinds_of
 from show_attend_tell.deployment.exports.recording import Graph, Recorded
-from show_attend_tell.inference.engine import Engine, load_engine
+from show_attend_tell.inference.engine import load_engine
 from show_attend_tell.reference.beam import log_softmax
 from show_attend_tell.reference.captioner import Captioner
-from show_attend_tell.reference.encoder import BLOCKS, MEAN
+from show_attend_tell.reference.encoder import BLOCKS, MEAN, Encoder
 from show_attend_tell.reference.reranker import Reranker, kernel
 from show_attend_tell.runtime.errors import ModelFileError
 from show_attend_tell.runtime.files import atomic_path
@@ -73,19 +78,22 @@ def export_onnx(
             "the model's decoding.locations must be 'expected' or 'likeliest' for an "
             "export. Received: 'sampled'; train or save it with another"
         )
-    if (network := engine.encoder.settings.network) not in BLOCKS:
+    encoder = engine.encoder
+    assert isinstance(encoder, Encoder)  # the engine is NumPy's
+    if encoder.settings.network not in BLOCKS:
         raise ModelFileError(
             f"the model's encoder must be {' or '.join(BLOCKS)} for ONNX. Received: "
-            f"{network}; export the model in another format"
+            f"{encoder.settings.network}; export the model in another format"
         )
-    encoder, photo = encoder_graph(engine)
+    graph, photo = encoder_graph(encoder, captioner)
     decoder, state = decoder_graph(captioner, photo)
-    add_outputs(encoder, decoder, photo, state)
-    models = {ENCODER: encoder.model(), DECODER: decoder}
+    add_outputs(graph, decoder, photo, state)
+    models = {ENCODER: graph.model(), DECODER: decoder}
     ranking = {}
-    if engine.generator.ranks(decoding):
-        reranker = engine.generator.reranker
-        models[RERANKER] = reranker_graph(reranker, engine).model()
+    reranker = engine.generator.reranker
+    if reranker is not None and engine.generator.ranks(decoding):
+        features = np.zeros((math.prod(engine.grid), encoder.width), np.float32)
+        models[RERANKER] = reranker_graph(reranker, features).model()
         vectors = reranker.vectors
         ranking = {"ngrams": vectors.ngrams, "idf": vectors.idf.astype(float).tolist()}
     settings = ranking | {
@@ -104,11 +112,11 @@ def export_onnx(
         (temporary / SETTINGS).write_text(text, encoding="utf-8")
 
 
-def encoder_graph(engine: Engine) -> tuple[Graph, tuple]:
+def encoder_graph(encoder: Encoder, captioner: Captioner) -> tuple[Graph, tuple]:
     """Return the graph up to ``features``, and what the decoder reads of the photo."""
     graph = Graph()
-    encoder = engine.encoder
-    square = np.zeros((engine.side, engine.side, 3), np.uint8)
+    side = encoder.settings.image_size
+    square = np.zeros((side, side, 3), np.uint8)
     x = graph.input("square", square).astype(np.float32) - MEAN[::-1]
     x = x.transpose([2, 0, 1])[None]  # (S, S, 3) -> (1, 3, S, S)
     for name in encoder.layers:
@@ -117,9 +125,9 @@ def encoder_graph(engine: Engine) -> tuple[Graph, tuple]:
             x = graph.add("MaxPool", [x], pooled, kernel_shape=[2, 2], strides=[2, 2])
         else:
             x = _convolution(graph, x, name, *encoder.weights[name])
-    x = x.reshape(encoder.width, -1).T  # (1, D, h, w) -> (L, D)
-    graph.output("features", x)
-    return graph, recorded(engine.generator.members[0], graph).read_photo(x)
+    features: Any = x.reshape(encoder.width, -1).T  # (1, D, h, w) -> (L, D)
+    graph.output("features", features)
+    return graph, recorded(captioner, graph).read_photo(features)
 
 
 def _convolution(graph: Graph, x: Recorded, name: str, kernel, bias) -> Recorded:
@@ -150,12 +158,12 @@ def decoder_graph(captioner: Captioner, photo: tuple) -> tuple[onnx.ModelProto, 
         shape = (_W, *(size or _T for size in values.shape[1:]))
         return graph.input(name, np.zeros(shape, np.float32))
 
-    words = graph.input("words", np.zeros(_W, np.int64))
+    words: Any = graph.input("words", np.zeros(_W, np.int64))
     photo = _map(input_of, "photo", photo)
     state = _map(state_of, "state", first)
-    choose = None
+    choose: Any = None
     if captioner.decoding.locations == "likeliest":
-        one_hot = graph.constant(np.eye(np.prod(captioner.grid)))
+        one_hot = graph.constant(np.eye(math.prod(captioner.grid)))
         choose = lambda alpha: one_hot[alpha.argmax(axis=-1)]  # noqa: E731
     out = recorded(captioner, graph).step(photo, words, state, choose)
     graph.output("log_probs", log_softmax(out.logits))
@@ -167,15 +175,18 @@ def decoder_graph(captioner: Captioner, photo: tuple) -> tuple[onnx.ModelProto, 
     return graph.model(), first
 
 
-def reranker_graph(reranker: Reranker, engine: Engine) -> Graph:
-    """Return the graph from the features of a photo to Q y, the values of n-grams."""
+def reranker_graph(reranker: Reranker, features: np.ndarray) -> Graph:
+    """Return the graph from the features of a photo to Q y, the values of n-grams.
+
+    Args:
+        reranker: the reranker.
+        features: an example, (L, D) float32.
+    """
     graph = Graph()
-    rows, columns = engine.grid
-    features = np.zeros((rows * columns, engine.encoder.width), np.float32)
-    mean = graph.input("features", features).mean(axis=0)  # (L, D) -> (D,)
+    mean: Any = graph.input("features", features).mean(axis=0)  # (L, D) -> (D,)
     x = (np.sqrt(np.maximum(mean, 0)) - reranker.mean) / reranker.deviation
     length = np.sqrt((x * x).sum(axis=0))
-    landmarks = graph.weight("landmarks", reranker.landmarks)  # (M, D)
+    landmarks: Any = graph.weight("landmarks", reranker.landmarks)  # (M, D)
     similar = kernel(x / np.maximum(length, 1e-6), landmarks, reranker.gamma)
     predicted = similar @ graph.weight("coefficients", reranker.coefficients)  # (r,)
     graph.output("values", graph.weight("basis", reranker.basis, 0) @ predicted)
@@ -193,9 +204,10 @@ def add_outputs(graph: Graph, decoder: onnx.ModelProto, photo: tuple, state: dic
 def recorded(captioner: Captioner, graph: Graph) -> Captioner:
     """Return the captioner with weights that are arrays of a graph."""
     captioner = copy.copy(captioner)
-    captioner.arrays = {
+    arrays: dict[str, Any] = {
         name: graph.weight(name, values) for name, values in captioner.arrays.items()
     }
+    captioner.arrays = arrays
     return captioner
 
 

@@ -132,7 +132,7 @@ class Graph:
         inputs = [value for value in self._inputs if value.name in read]
         weights = [weight for weight in self._weights if weight.name in read]
         graph = helper.make_graph(
-            *(nodes, "show_attend_tell", inputs, self._outputs, weights)
+            nodes, "show_attend_tell", inputs, self._outputs, weights
         )
         opset = helper.make_opsetid("", OPSET)
         model = helper.make_model(graph, opset_imports=[opset], ir_version=IR_VERSION)

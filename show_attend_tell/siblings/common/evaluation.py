@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import keras
 
@@ -16,10 +16,13 @@ from show_attend_tell.siblings.common.models import TaskModels
 ReadSplit = Callable[[AnyExperiment, Path, str], Any]
 
 
-class Measured(NamedTuple):
+Settings = TypeVar("Settings", bound=AnyExperiment)
+
+
+class Measured(NamedTuple, Generic[Settings]):
     """A run's model, and what measures it."""
 
-    experiment: AnyExperiment
+    experiment: Settings
     work: Path  # the folder of prepared data
     folder: Path  # the run folder
     model: keras.Model

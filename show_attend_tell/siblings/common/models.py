@@ -1,6 +1,5 @@
 """Build and load the models of a task, the one in the package included."""
 
-import functools
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -182,13 +181,12 @@ class TaskModels:
             ) from None
 
 
-@functools.cache
 def _saved_values(model: type[SiblingModel]) -> type:
     """Return the types of the values in a model's file."""
-    return create_model(
-        model.__name__,
-        settings=(model.settings_class, ...),
-        seed=(Seed, 0),
+    fields: dict[str, Any] = {
+        "settings": (model.settings_class, ...),
+        "seed": (Seed, 0),
         **dict.fromkeys(model.sizes, (_SIDE, ...)),
         **model.texts,
-    )
+    }
+    return create_model(model.__name__, **fields)

@@ -1,8 +1,9 @@
 """Train a model on every example once an epoch: the updates and the compiled step."""
 
+import abc
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Generic, Protocol, Self, TypeVar
 
 import keras
 import numpy as np
@@ -23,29 +24,32 @@ _AHEAD = 4  # batches made ahead of training
 class Examples(Protocol):
     """Prepared data of a split."""
 
-    images: np.ndarray
+    @property
+    def images(self) -> np.ndarray: ...  # noqa: D102
 
     def digest(self) -> str: ...  # noqa: D102
 
 
-class SiblingTask(Task):
+Data = TypeVar("Data", bound=Examples)
+
+
+class SiblingTask(Task, abc.ABC, Generic[Data]):
     """The shared half of the trainings, which use every example once an epoch.
 
     An epoch leaves out the examples after its last whole batch, different examples in
     every epoch, because a smaller batch would need another graph. The task is its own
-    objective; a subclass also has ``make_batch``, which returns the arrays of a batch,
-    a tuple, from the rows of its examples and the seed of its random numbers.
+    objective.
 
     Attributes:
         models: the models of the task.
         read_split: reads the prepared data.
-        step: the training step, a compiled function of these arrays as tensors, which
-            returns values to log.
+        step: the training step, a compiled function of a batch's arrays as tensors,
+            which returns values to log.
 
     Args:
         experiment: the settings.
         data: the training data.
-        **of_data: arguments of the model that the data decide.
+        validation: the validation data.
     """
 
     models: TaskModels
@@ -53,10 +57,12 @@ class SiblingTask(Task):
     step: Callable
     graphs = 1  # compiled in the first update
 
-    def __init__(self, experiment: AnyExperiment, data: Examples, **of_data: object):
+    def __init__(self, experiment: AnyExperiment, data: Data, validation: Data):
         super().__init__(experiment)
+        self.data = data
+        self.validation = validation
         self.digest = data.digest()
-        self.model = self.models.build(experiment, **of_data)
+        self.model = self.models.build(experiment, **self.arguments_of_data())
         self.objective = self
         self.count = len(data.images)
         self.batch = min(self.settings.batch_size, self.count)
@@ -86,9 +92,22 @@ class SiblingTask(Task):
         return task
 
     @classmethod
-    def fit_data(cls, data: Examples, initial: SiblingModel) -> Examples:
+    def fit_data(cls, data: Data, initial: SiblingModel) -> Data:
         """Return the training data in the form that continues an initial model."""
         return data
+
+    def arguments_of_data(self) -> dict[str, object]:
+        """Return the arguments of the model that the training data decide."""
+        return {}
+
+    @abc.abstractmethod
+    def make_batch(self, rows: np.ndarray, seed: list[int]) -> tuple:
+        """Return the arrays of a batch.
+
+        Args:
+            rows: the rows of its examples.
+            seed: the seed of its random numbers.
+        """
 
     @property
     def steps(self) -> int:

@@ -13,7 +13,7 @@ uint16, of each split, and ``names``, the classes.
 import hashlib
 from collections import Counter
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image
@@ -96,7 +96,7 @@ def prepare_class_folders(preparation: Preparation) -> Prepared:
             labels[picture.split].append(names.index(picture.label))
     preparation.record(problems)
     _require_both(data, labels, names, problems)
-    arrays = {"names": np.array(names)}
+    arrays: dict[str, Any] = {"names": np.array(names)}
     for split in _SPLITS:
         if images[split]:
             arrays[f"{split}_images"] = np.stack(images[split])
@@ -244,11 +244,11 @@ def square_picture(image: Image.Image, side: int) -> np.ndarray:
     """Return a picture in grey, (side, side) uint8, with its proportions kept."""
     grey = image.convert("L")
     scale = side / max(grey.size)
-    size = tuple(max(1, round(scale * length)) for length in grey.size)
-    small = np.asarray(grey.resize(size, Image.Resampling.BICUBIC))
+    width = max(1, round(scale * grey.width))
+    height = max(1, round(scale * grey.height))
+    small = np.asarray(grey.resize((width, height), Image.Resampling.BICUBIC))
     border = np.concatenate([small[0], small[-1], small[:, 0], small[:, -1]])
     square = np.full((side, side), np.median(border).astype(np.uint8))
-    height, width = small.shape
     top = (side - height) // 2
     left = (side - width) // 2
     square[top : top + height, left : left + width] = small

@@ -79,16 +79,17 @@ def read_mnist(data: Path) -> dict[str, Digits]:
         return _read_keras_file(data / KERAS_FILE)
     splits = {}
     for split in _NAMES:
-        paths = [_find(data, split, kind) for kind in _KINDS]
-        if split == "test" and paths == [None, None]:
+        images = _find(data, split, "images")
+        labels = _find(data, split, "labels")
+        if split == "test" and images is None and labels is None:
             continue
-        for path, kind in zip(paths, _KINDS.values(), strict=True):
-            if path is None:
-                raise DataError(
-                    f"{data}: no file {_NAMES[split]}-{kind}, also with .gz; name the "
-                    "folder of MNIST's files with --data"
-                )
-        splits[split] = _checked(data, split, *map(read_idx, paths))
+        if images is None or labels is None:
+            missing = _KINDS["images" if images is None else "labels"]
+            raise DataError(
+                f"{data}: no file {_NAMES[split]}-{missing}, also with .gz; name the "
+                "folder of MNIST's files with --data"
+            )
+        splits[split] = _checked(data, split, read_idx(images), read_idx(labels))
     return splits
 
 
@@ -98,7 +99,9 @@ def _find(data: Path, split: str, kind: str) -> Path | None:
     return next((path for path in paths if path.is_file()), None)
 
 
-def _checked(origin: Path, split: str, images: np.ndarray, labels: np.ndarray):
+def _checked(
+    origin: Path, split: str, images: np.ndarray, labels: np.ndarray
+) -> Digits:
     """Return digits after validating shapes and labels."""
     N = len(images)
     fits = images.shape == (N, DIGIT, DIGIT) and labels.shape == (N,) and N
@@ -143,9 +146,10 @@ def _read_keras_file(path: Path) -> dict[str, Digits]:
         reading(path, DataError, _REMEDY),
         open_archive(path) as stored,
     ):
-        arrays = {
-            split: (stored.read(f"x_{split}"), stored.read(f"y_{split}"))
+        return {
+            split: _checked(
+                path, split, stored.read(f"x_{split}"), stored.read(f"y_{split}")
+            )
             for split in _NAMES
             if split == "train" or f"x_{split}" in stored.names
         }
-    return {split: _checked(path, split, *pair) for split, pair in arrays.items()}

@@ -40,6 +40,7 @@ class DigitModels:
         """
         digit = digit_of_image(image)
         prediction = self._predict(digit[None], "mean", seed)
+        assert prediction.steps is not None  # the model looks step by step
         seen = retina_glimpses(digit[None], prediction, self._ram)
         glimpses = [
             {
@@ -65,8 +66,11 @@ class DigitModels:
         windows = []
         if "write" in outputs:
             windows = [
-                {"box": np.round(box, 3).tolist(), "deviation": round(float(sigma), 3)}
-                for box, sigma in written_boxes(outputs["write"][0], self._draw)
+                {
+                    "box": np.round(box.sides, 3).tolist(),
+                    "deviation": round(box.sigma, 3),
+                }
+                for box in written_boxes(outputs["write"][0], self._draw)
             ]
         return {"seed": seed, "canvases": _pixels(canvases), "windows": windows}
 

@@ -243,7 +243,12 @@ class DigitExperiment:
     @property
     def model(self) -> GlimpseSettings | ClassifierSettings | DrawReaderSettings:
         """The settings of the model, from whichever table the file has."""
-        return self.glimpse or self.classifier or self.draw
+        if self.glimpse is not None:
+            return self.glimpse
+        if self.classifier is not None:
+            return self.classifier
+        assert self.draw is not None  # an experiment has one of the three tables
+        return self.draw
 
     @model_validator(mode="after")
     def _check_tables(self):

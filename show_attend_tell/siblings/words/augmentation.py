@@ -44,7 +44,8 @@ def draw_amounts(rng: np.random.Generator, batch: int) -> tuple[np.ndarray, ...]
     slant = rng.uniform(-SLANT, SLANT, batch)
     turn = rng.uniform(-TURN, TURN, batch)
     right, down = rng.uniform(-FARTHEST, FARTHEST, (2, batch))
-    gamma = np.exp(rng.uniform(*np.log(GAMMAS), (batch, 1, 1)))
+    bounds = np.log(GAMMAS)
+    gamma = np.exp(rng.uniform(bounds[0], bounds[1], (batch, 1, 1)))
     deviation = rng.uniform(0, MOST_NOISE, (batch, 1, 1)).astype(np.float32)
     transform = make_transform(wide, high, slant, turn, right, down)
     return transform, gamma.astype(np.float32), deviation

@@ -18,7 +18,7 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Annotated, Literal
+from typing import IO, Annotated
 
 import numpy as np
 import pydantic
@@ -120,7 +120,7 @@ def require_alphabet(characters: str) -> str:
 def encode_words(words: Iterable[str], characters: str = CHARACTERS) -> np.ndarray:
     """Return the tokens of words, (N, 24) int32, padded after each ``<end>``."""
     ids = {token: position for position, token in enumerate(tokens_of(characters))}
-    rows = [[*map(ids.get, fold(word, characters)), END] for word in words]
+    rows = [[ids[c] for c in fold(word, characters)] + [END] for word in words]
     tokens = np.full((len(rows), STEPS), PAD, np.int32)
     for row, of_word in zip(tokens, rows, strict=True):
         row[: len(of_word)] = of_word
@@ -170,7 +170,10 @@ def read_word_file(path: str | Path, characters: str = CHARACTERS) -> list[str]:
         _LOGGER.warning(
             "%s: %d lines skipped, words are 1 to %d of 0-9, a-z and A-Z; the first is "
             "%s",
-            *(path, skipped, MAX_LENGTH, first),
+            path,
+            skipped,
+            MAX_LENGTH,
+            first,
         )
     return list(dict.fromkeys(words))
 
@@ -208,6 +211,13 @@ def normalise(crops: np.ndarray) -> np.ndarray:
     return (x - mean) / np.maximum(deviation, LEAST_DEVIATION)
 
 
+def _require_split(split: str) -> str:
+    """Raise a ValueError unless a split has one of the known names."""
+    if split not in SPLITS:
+        raise ValueError("`split` must be train, val or test")
+    return split
+
+
 def _require_folded(word: str) -> str:
     """Raise a ValueError unless a word is in the form in which words are compared."""
     if fold(word, None) != word:
@@ -227,7 +237,7 @@ class Word:
 
     __pydantic_config__ = pydantic.ConfigDict(extra="forbid")  # of rows in files
 
-    split: Literal[SPLITS]
+    split: Annotated[str, pydantic.AfterValidator(_require_split)]
     word: Annotated[str, pydantic.AfterValidator(_require_folded)]
     path: str = ""
 

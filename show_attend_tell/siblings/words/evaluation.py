@@ -18,11 +18,14 @@ from show_attend_tell.siblings.words.figures import draw_reading
 from show_attend_tell.siblings.words.generation import Lexicon, Searcher
 from show_attend_tell.siblings.words.models import READERS
 from show_attend_tell.siblings.words.reading import best_readings
+from show_attend_tell.siblings.words.settings import ReadExperiment
 
 DRAWN = 6  # crops whose attention is drawn
 
 
-def measure(run: Measured, beam: int = 1, lexicon: Path | None = None) -> Report:
+def measure(
+    run: Measured[ReadExperiment], beam: int = 1, lexicon: Path | None = None
+) -> Report:
     """Measure the word accuracy of a reader, and draw the attention of some words.
 
     Other data and other searches have other files: ``scores-<data>-<split>.json`` for
@@ -74,7 +77,9 @@ def measure(run: Measured, beam: int = 1, lexicon: Path | None = None) -> Report
 evaluate = functools.partial(evaluate_run, measure, READERS, read_split)
 
 
-def _require_alphabet(words: Sequence[str], characters: str, run: Measured) -> None:
+def _require_alphabet(
+    words: Sequence[str], characters: str, run: Measured[ReadExperiment]
+) -> None:
     """Raise a DataError if a model cannot write one of the words."""
     for word in words:
         odd = [character for character in word if character not in characters]

@@ -23,10 +23,11 @@ def draw_reading(reading: Reading, dark: bool = False) -> Figure:
         reading: the word of a crop, by a model that attends to places.
         dark: whether to draw light text on a dark background.
     """
+    attention = _attention_of(reading)
     return attention_figure(
-        _seen_pixels(reading.crop, reading.attention.shape[1:]),
+        _seen_pixels(reading.crop, attention.shape[1:]),
         list(reading.characters),
-        reading.attention,
+        attention,
         probabilities=reading.probabilities,
         dark=dark,
     )
@@ -37,16 +38,23 @@ def describe_reading(reading: Reading) -> dict:
 
     The characters are the model's, before a lexicon; the text is the word.
     """
-    grid = reading.attention.shape[1:]
+    attention = _attention_of(reading)
+    grid = attention.shape[1:]
     text = text_values(
         reading.word,
         list(reading.characters),
         reading.log_prob,
         reading.probabilities,
-        reading.attention,
+        attention,
     )
     pixels = _seen_pixels(reading.crop, grid)
     return photo_values(reading.path.name, pixels, grid, [text])
+
+
+def _attention_of(reading: Reading) -> np.ndarray:
+    """Return the attention (T, rows, columns) of a model that attends to places."""
+    assert reading.attention is not None  # see require_places
+    return reading.attention
 
 
 def _seen_pixels(crop: np.ndarray, grid: tuple[int, int]) -> np.ndarray:

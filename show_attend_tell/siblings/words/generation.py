@@ -133,8 +133,10 @@ class Searcher:
         """Return the word of the lexicon for characters that were read, and its log p.
 
         It is the word nearest to the characters, and among equally near words the most
-        probable word.
+        probable word. Without a lexicon it is the characters.
         """
+        if self.lexicon is None:
+            return characters, log_prob
         words = self.lexicon.nearest(characters)
         if words == [characters]:
             return characters, log_prob

@@ -54,11 +54,10 @@ def best_readings(
     grid = search.model.grid
     readings = []
     for row, crop in enumerate(crops):
-        word = characters = decode(best.tokens[row, 0], search.model.characters)
+        characters = decode(best.tokens[row, 0], search.model.characters)
         T = len(characters)
-        log_prob = float(best.log_probs[row, 0])
-        if search.lexicon is not None:
-            word, log_prob = search.nearest(crop, characters, log_prob)
+        read = float(best.log_probs[row, 0])
+        word, log_prob = search.nearest(crop, characters, read)
         reading = Reading(
             path=paths[row] if paths else Path(),
             word=word,

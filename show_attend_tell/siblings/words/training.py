@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from show_attend_tell.inference.visualization.attention_figure import figure_to_array
 from show_attend_tell.runtime.backend import UNROLLED
+from show_attend_tell.siblings.common.layers import SiblingModel
 from show_attend_tell.siblings.common.training import SiblingTask, train_task
 from show_attend_tell.siblings.words.augmentation import (
     Changes,
@@ -31,7 +32,7 @@ from show_attend_tell.siblings.words.figures import draw_reading
 from show_attend_tell.siblings.words.generation import Searcher
 from show_attend_tell.siblings.words.model import Reader, shifted, word_losses
 from show_attend_tell.siblings.words.models import READERS
-from show_attend_tell.siblings.words.reading import best_readings
+from show_attend_tell.siblings.words.reading import Reading, best_readings
 from show_attend_tell.siblings.words.settings import ReadExperiment
 from show_attend_tell.training.tensorboard_log import CurveLog
 
@@ -53,7 +54,7 @@ class Batch(NamedTuple):
     changes: Changes | tuple  # empty without augmentation
 
 
-class ReadTask(SiblingTask):
+class ReadTask(SiblingTask[WordData]):
     """The training of a reader.
 
     Args:
@@ -75,17 +76,19 @@ class ReadTask(SiblingTask):
     def __init__(
         self, experiment: ReadExperiment, data: WordData, validation: WordData
     ):
-        super().__init__(experiment, data, characters=data.characters)
-        self.data = data
-        self.validation = validation
+        super().__init__(experiment, data, validation)
         self.targets = encode_words(data.words, data.characters)  # (N, 24)
         self.monitored = self.monitored | {"words": len(tokens_of(data.characters))}
         self.step = compiled_step(self.model, self.settings)
-        self._search = None
-        self._readings = []
+        self._search: Searcher | None = None
+        self._readings: list[Reading] = []  # of the last validation
+
+    def arguments_of_data(self) -> dict[str, object]:
+        """Return the alphabet of the words, as an argument of the model."""
+        return {"characters": self.data.characters}
 
     @classmethod
-    def fit_data(cls, data: WordData, initial: Reader) -> WordData:
+    def fit_data(cls, data: WordData, initial: SiblingModel) -> WordData:
         """Return the words with the initial model's alphabet, and what it lacks."""
         known = initial.characters
         further = [c for c in data.characters if c not in known]
@@ -119,8 +122,8 @@ class ReadTask(SiblingTask):
         epochs = (self.batches(epoch) for epoch in itertools.count())
         batches = itertools.chain.from_iterable(epochs)
         measured = [
-            statistics_of(tf.constant(batch.crops))
-            for batch in itertools.islice(batches, _ESTIMATING)
+            statistics_of(tf.constant(crops))
+            for crops, _, _ in itertools.islice(batches, _ESTIMATING)
         ]
         layers = zip(encoder.statistics, *measured, strict=True)
         for (mean, variance), *pairs in layers:
@@ -136,7 +139,8 @@ class ReadTask(SiblingTask):
         """
         if step:  # an initial model has measured statistics
             self.estimate_statistics(model)
-        self._search = self._search or Searcher(model)
+        if self._search is None:
+            self._search = Searcher(model)
         self._readings = best_readings(self._search, self.validation.images)
         words = [reading.word for reading in self._readings]
         scores = score_words(words, self.validation.words)

@@ -23,6 +23,7 @@ from show_attend_tell.siblings.digits.draw.figures import (
 )
 from show_attend_tell.siblings.digits.draw.model import Draw
 from show_attend_tell.siblings.digits.draw.models import GENERATORS
+from show_attend_tell.siblings.digits.settings import GenerationExperiment
 
 # pictures and samples of the importance-weighted bound
 WEIGHTED = 1000
@@ -33,7 +34,7 @@ COMPARED = 10
 _SCALE = 3  # side of a pixel in a figure
 
 
-def measure(run: Measured) -> Report:
+def measure(run: Measured[GenerationExperiment]) -> Report:
     """Measure the bound of a model, and draw samples."""
     images = held_out_binary(run.data, run.experiment.data, run.split)
     scores = bounds(run.model, images)
@@ -41,7 +42,8 @@ def measure(run: Measured) -> Report:
         f"fixed binarisation; {run.experiment.data.binarise} in training; one sample "
         "of z for each picture"
     )
-    scores["pixels_digest"] = hashlib.sha256(np.ascontiguousarray(images)).hexdigest()
+    pixels = np.ascontiguousarray(images).data
+    scores["pixels_digest"] = hashlib.sha256(pixels).hexdigest()
     text = [
         f"{run.experiment.name}, {run.split}, {{pictures:,}} pictures",
         "bound {bound:.2f} nats, standard error {standard_error:.2f}: {measured}",

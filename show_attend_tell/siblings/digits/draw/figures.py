@@ -5,7 +5,9 @@
 """
 
 import io
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from keras import ops
@@ -22,15 +24,26 @@ _FRAMES_PER_SECOND = 15  # at most
 _LAST = 2000  # milliseconds of the last frame
 
 
-def tile(pictures: np.ndarray, columns: int, scale: int, boxes=None) -> Image.Image:
+class WindowBox(NamedTuple):
+    """What is drawn of a window, in pixels from the top left corner of the picture."""
+
+    sides: np.ndarray  # left, top, right, bottom, through the centres of outer filters
+    sigma: float  # of the filters
+
+
+def tile(
+    pictures: np.ndarray,
+    columns: int,
+    scale: int,
+    boxes: Sequence[WindowBox | None] | None = None,
+) -> Image.Image:
     """Return pictures in rows of `columns`, with a gap of one pixel between them.
 
     Args:
         pictures: (N, H, W) in [0, 1].
         columns: pictures in a row.
         scale: see above.
-        boxes: the window of each picture, from :func:`window_boxes`, or None for a
-            picture without a window.
+        boxes: the window of each picture, None for a picture without a window.
     """
     N, H, W = pictures.shape
     rows = -(-N // columns)
@@ -40,49 +53,52 @@ def tile(pictures: np.ndarray, columns: int, scale: int, boxes=None) -> Image.Im
     for k, picture in enumerate(pictures):
         pixels = np.uint8(np.round(255 * picture)).repeat(scale, 0).repeat(scale, 1)
         panel = Image.fromarray(pixels).convert("RGB")
-        if boxes is not None and boxes[k] is not None:
-            _draw_box(panel, *boxes[k], scale)
+        box = None if boxes is None else boxes[k]
+        if box is not None:
+            _draw_box(panel, box, scale)
         row, column = divmod(k, columns)
         whole.paste(panel, (column * wide + 1, row * high + 1))
     return whole
 
 
-def _draw_box(image: Image.Image, box: np.ndarray, sigma: float, scale: int) -> None:
+def _draw_box(image: Image.Image, box: WindowBox, scale: int) -> None:
     """Draw a rectangle whose line is as wide as the filters.
 
     The frame of a window larger than the picture is drawn on the border.
     """
     farthest = np.array([*image.size, *image.size]) - 1
-    corners = np.clip(box * scale, 0, farthest).tolist()
-    width = int(np.clip(round(sigma * scale), 1, 2 * scale))
+    corners = np.clip(box.sides * scale, 0, farthest).tolist()
+    width = int(np.clip(round(box.sigma * scale), 1, 2 * scale))
     ImageDraw.Draw(image).rectangle(corners, outline=WINDOW, width=width)
 
 
-def window_boxes(parameters: np.ndarray, N: int, size, settings) -> list[tuple]:
-    """Return what to draw of windows: left, top, right and bottom, and sigma.
-
-    The rectangle goes through the centres of the outer filters. Coordinates are pixels
-    from the top left corner of the picture.
+def window_boxes(
+    parameters: np.ndarray, N: int, height: int, width: int, settings
+) -> list[WindowBox]:
+    """Return what to draw of windows.
 
     Args:
         parameters: (n, 5), from the model.
         N: number of filters on each axis.
-        size: height and width of the picture.
+        height: of the picture.
+        width: of the picture.
         settings: the model's settings, for the limits of windows.
     """
-    window = make_window(ops.convert_to_tensor(parameters), N, *size, settings)
+    window = make_window(ops.convert_to_tensor(parameters), N, height, width, settings)
     x, y, stride, variance, _ = (ops.convert_to_numpy(field) for field in window)
     reach = (N - 1) / 2 * stride
     # Pixel 1 extends from 0 to 1, and its centre is 1/2.
     sides = np.stack([x - reach, y - reach, x + reach, y + reach], axis=1) - 0.5
-    limit = 4 * max(size)  # Pillow's coordinates are integers of 32 bits
-    return list(zip(sides.clip(-limit, limit), np.sqrt(variance), strict=True))
+    limit = 4 * max(height, width)  # Pillow's coordinates are integers of 32 bits
+    pairs = zip(sides.clip(-limit, limit), np.sqrt(variance), strict=True)
+    return [WindowBox(corners, float(sigma)) for corners, sigma in pairs]
 
 
-def written_boxes(parameters: np.ndarray, model: Draw) -> list[tuple]:
+def written_boxes(parameters: np.ndarray, model: Draw) -> list[WindowBox]:
     """Return what to draw of the windows that write; see :func:`window_boxes`."""
-    size = (model.height, model.width)
-    return window_boxes(parameters, model.settings.write, size, model.settings)
+    return window_boxes(
+        parameters, model.settings.write, model.height, model.width, model.settings
+    )
 
 
 def probabilities(canvas: np.ndarray, model: Draw) -> np.ndarray:

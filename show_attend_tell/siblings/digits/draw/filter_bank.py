@@ -4,7 +4,7 @@ Sizes: B batch, N filters on each axis, H and W height and width of a picture (B
 in arXiv:1502.04623), in pixels counted from 1.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from keras import ops
 
@@ -14,11 +14,11 @@ PARAMETERS = 5  # of a window
 class Window(NamedTuple):
     """Windows of a batch; every field is (B,)."""
 
-    x: object  # g_X, column of the centre
-    y: object  # g_Y, row of the centre
-    stride: object  # delta, pixels between the centres of two filters
-    variance: object  # sigma^2 of the filters
-    intensity: object  # gamma
+    x: Any  # g_X, column of the centre
+    y: Any  # g_Y, row of the centre
+    stride: Any  # delta, pixels between the centres of two filters
+    variance: Any  # sigma^2 of the filters
+    intensity: Any  # gamma
 
 
 def make_window(parameters, N, height, width, settings) -> Window:

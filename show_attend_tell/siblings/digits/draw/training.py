@@ -31,7 +31,7 @@ SAMPLES = 25  # generated pictures that are shown there
 _SAMPLE_SEED = 0
 
 
-class GenerationTask(SiblingTask):
+class GenerationTask(SiblingTask[Digits]):
     """The training of a model that generates digits."""
 
     other = "other digits"
@@ -40,13 +40,14 @@ class GenerationTask(SiblingTask):
     monitored = {"words": 2, "key": "loss", "noun": "bound in nats", "inputs": "digits"}
 
     def __init__(
-        self, experiment: GenerationExperiment, digits: Digits, validation: Digits
+        self, experiment: GenerationExperiment, data: Digits, validation: Digits
     ):
-        super().__init__(experiment, digits)
+        super().__init__(experiment, data, validation)
         self.pictures = held_out_binary(validation, experiment.data, "val")
         self.dynamic = experiment.data.binarise == "dynamic"
-        digits = digits if self.dynamic else binarise_fixed(digits, "train")
-        self.images = digits.images
+        self.images = data.images
+        if not self.dynamic:
+            self.images = binarise_fixed(data, "train").images
 
         def values_of(images, noise):
             pictures = tf.cast(images, "float32") / 255
@@ -60,7 +61,7 @@ class GenerationTask(SiblingTask):
             return update(images, self.model.sample_noise(tf.shape(images)[0]))
 
         self.step = step
-        self._measurer = None
+        self._measurer: Measurer | None = None
 
     def make_batch(self, rows: np.ndarray, seed: list[int]) -> tuple[np.ndarray]:
         """Return new binary pictures of digits, (B, H, H), 0 or 255."""
@@ -74,7 +75,8 @@ class GenerationTask(SiblingTask):
 
     def validate(self, model: Draw, step: int) -> dict[str, float]:
         """Return minus the bound on the validation pictures, and its terms in nats."""
-        self._measurer = self._measurer or Measurer(model)
+        if self._measurer is None:
+            self._measurer = Measurer(model)
         terms = self._measurer.bound(self.pictures)
         return {
             "bound": -float(terms.whole.mean()),

@@ -1,6 +1,7 @@
 """Measure the error of a trained classifier of digits, and draw its glimpses."""
 
 import functools
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from show_attend_tell.siblings.digits.ram.figures import (
 from show_attend_tell.siblings.digits.ram.model import RecurrentAttention
 from show_attend_tell.siblings.digits.ram.models import CLASSIFIERS
 from show_attend_tell.siblings.digits.ram.prediction import Prediction, Predictor
+from show_attend_tell.siblings.digits.settings import DigitExperiment
 
 SEEDS = range(5)  # of the first places, whose errors are averaged
 SAMPLED_RUNS = 10  # whose probabilities are averaged
@@ -29,7 +31,7 @@ _MEASURED = {
 }
 
 
-def measure(run: Measured) -> Report:
+def measure(run: Measured[DigitExperiment]) -> Report:
     """Measure the error of a classifier, and draw its glimpses.
 
     The scores of a model that stops also have the mean number of glimpses beside each
@@ -62,7 +64,7 @@ def measure(run: Measured) -> Report:
         )
     error = float(np.mean(errors))
     measured = _MEASURED[look or ("window" if run.experiment.draw else "whole")]
-    scores = {
+    scores: dict[str, Any] = {
         "pictures": len(labels),
         "error": error,  # in percent, as all errors
         "measured": measured,
@@ -129,8 +131,8 @@ def _other_errors(
         "error_random_places": _mean_error(at_random, labels),
     }
     for name, runs in {"sampled": sampled, "random_places": at_random}.items():
-        if runs[0].glimpses is not None:
-            numbers = [run.glimpses.mean() for run in runs]
+        numbers = [run.glimpses.mean() for run in runs if run.glimpses is not None]
+        if numbers:
             others[f"glimpses_{name}"] = float(np.mean(numbers))
     return others
 

@@ -57,6 +57,7 @@ def retina_glimpses(
     middle of the next larger patch, as sharp as the model saw it; S = 2^(k-1) g. Zoom
     changes the sides of boxes, not of views, whose cells are then larger or smaller.
     """
+    assert seen.locations is not None  # the model looks at places
     s = model.settings
     N, T, _ = seen.locations.shape
     zooms = np.ones((N, T)) if seen.zooms is None else seen.zooms
@@ -104,8 +105,8 @@ def window_glimpses(images: np.ndarray, model: WindowClassifier) -> Glimpses:
         window = make_window(parameters[:, t], s.read, H, H, s)
         plain = window._replace(intensity=ops.ones_like(window.intensity))
         views.append(ops.convert_to_numpy(read_patch(pictures, plain, s.read)))
-        sides = window_boxes(parameters[:, t], s.read, (H, H), s)
-        boxes.append(np.array([box for box, _ in sides]))
+        windows = window_boxes(parameters[:, t], s.read, H, H, s)
+        boxes.append(np.array([box.sides for box in windows]))
     boxes = np.stack(boxes, axis=1)  # T of (N, 4) -> (N, T, 4)
     centres = boxes.reshape(N, -1, 2, 2).mean(axis=2)
     counts = np.full(N, s.steps)
@@ -191,12 +192,23 @@ def _draw_path(
     H = len(image)
     axes.imshow(image, cmap="gray", vmin=0, vmax=255, extent=(0, H, H, 0))
     for left, top, right, bottom in boxes:
-        corner = (left, top)
-        size = (right - left, bottom - top)
-        box = Rectangle(corner, *size, fill=False, edgecolor=_BOX, linewidth=0.7)
+        box = Rectangle(
+            (left, top),
+            width=right - left,
+            height=bottom - top,
+            fill=False,
+            edgecolor=_BOX,
+            linewidth=0.7,
+        )
         axes.add_patch(box)
     axes.plot(*centres.T, color=_PATH, linewidth=1.2)
     axes.plot(*centres[0], "o", color=_PATH, markersize=4)
-    last = {"markerfacecolor": "none", "markersize": 5, "markeredgewidth": 1.2}
-    axes.plot(*centres[-1], "o", color=_PATH, **last)
+    axes.plot(
+        *centres[-1],
+        "o",
+        color=_PATH,
+        markerfacecolor="none",
+        markersize=5,
+        markeredgewidth=1.2,
+    )
     axes.set(xlim=(0, H), ylim=(H, 0))

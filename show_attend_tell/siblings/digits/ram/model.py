@@ -55,7 +55,7 @@ predict R. The whole batch takes T glimpses; those after tau count nowhere.
 
 import collections
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -81,10 +81,10 @@ class PlaceNoise(NamedTuple):
     learns neither uses neither.
     """
 
-    first: object  # (R, 2), l_1 unless f_l chooses it
-    steps: object  # (R, T, 2)
-    zoom: object = None  # (R, T)
-    stop: object = None  # (R, T), column t decides before glimpse t + 1
+    first: Any  # (R, 2), l_1 unless f_l chooses it
+    steps: Any  # (R, T, 2)
+    zoom: Any = None  # (R, T)
+    stop: Any = None  # (R, T), column t decides before glimpse t + 1
 
 
 @keras.saving.register_keras_serializable("show_attend_tell")

@@ -29,6 +29,10 @@ class Prediction(NamedTuple):
         """The most likely class of each picture, (N,)."""
         return self.probabilities.argmax(-1)
 
+    def head(self, count: int) -> "Prediction":
+        """Return the predictions of the first pictures."""
+        return Prediction._make(None if f is None else f[:count] for f in self)
+
     def errors(self, labels: np.ndarray) -> float:
         """Return the error in percent for labels (N,)."""
         return 100 * float(np.mean(self.classes != labels))
@@ -54,8 +58,10 @@ class Predictor:
             return None
         return "random" if self.model.settings.locations == "random" else "mean"
 
-    def __call__(self, images: np.ndarray, look: Look | None = "mean", seed: int = 0):
-        """Return the :class:`Prediction` of pictures.
+    def __call__(
+        self, images: np.ndarray, look: Look | None = "mean", seed: int = 0
+    ) -> Prediction:
+        """Return the classes of pictures, and what the model saw.
 
         Args:
             images: (N, H, H) uint8.
@@ -71,8 +77,8 @@ class Predictor:
             for first in range(0, len(images), BATCH)
         ]
         fields = zip(*parts, strict=True)
-        return Prediction(
-            *(None if f[0] is None else np.concatenate(f) for f in fields)
+        return Prediction._make(
+            None if f[0] is None else np.concatenate(f) for f in fields
         )
 
     def _run(self, images: np.ndarray, look: Look | None, rng: np.random.Generator):

@@ -33,7 +33,7 @@ SHOWN = 4  # validation pictures whose glimpses are shown in TensorBoard
 DPI = 60  # resolution of that figure, so that a run stays small
 
 
-class ClassificationTask(SiblingTask):
+class ClassificationTask(SiblingTask[Digits | Pictures]):
     """The training of a classifier of digits, or of the user's pictures."""
 
     other = "other digits"
@@ -49,14 +49,12 @@ class ClassificationTask(SiblingTask):
     def __init__(
         self,
         experiment: DigitExperiment,
-        digits: Digits | Pictures,
+        data: Digits | Pictures,
         validation: Digits | Pictures,
     ):
-        names = digits.names
-        super().__init__(experiment, digits, classes=len(names), names=names)
-        self.monitored = self.monitored | {"words": len(names)}
+        super().__init__(experiment, data, validation)
+        self.monitored = self.monitored | {"words": len(data.names)}
         self.pictures = held_out_pictures(validation, experiment.data, "val")
-        self.digits = digits
 
         def values_of(images, labels):
             pictures = tf.cast(images, "float32") / 255
@@ -64,13 +62,18 @@ class ClassificationTask(SiblingTask):
             return self.model.losses_of(labels, outputs)
 
         self.step = model_step(self.model, values_of, self.settings.jit_compile)
-        self._predictor = None
-        self._shown = None
+        self._predictor: Predictor | None = None
+        self._shown: Prediction | None = None  # of the last validation
+
+    def arguments_of_data(self) -> dict[str, object]:
+        """Return the classes of the pictures, as arguments of the model."""
+        names = self.data.names
+        return {"classes": len(names), "names": names}
 
     def make_batch(self, rows: np.ndarray, seed: list[int]) -> Digits:
         """Return new pictures of digits, and their labels."""
-        images = self.digits.images
-        labels = self.digits.labels
+        images = self.data.images
+        labels = self.data.labels
         rng = np.random.default_rng(seed)
         pictures = make_pictures(images[rows], images, self.experiment.data, rng)
         return Digits(pictures, labels[rows])
@@ -80,24 +83,27 @@ class ClassificationTask(SiblingTask):
 
         Of a model that stops also the mean number of glimpses, and the reward.
         """
-        self._predictor = self._predictor or Predictor(model)
+        if self._predictor is None:
+            self._predictor = Predictor(model)
+        predict = self._predictor
         images, labels = self.pictures
-        self._shown = self._predictor(images, self._predictor.usual_look)
-        error = self._shown.errors(labels)
+        seen = predict(images, predict.usual_look)
+        self._shown = seen
+        error = seen.errors(labels)
         scores = {"accuracy": 100 - error, "error": error}
-        if self._shown.glimpses is not None:
-            scores["glimpses"] = float(self._shown.glimpses.mean())
+        if seen.glimpses is not None:
+            scores["glimpses"] = float(seen.glimpses.mean())
             price = self.experiment.glimpse.price
             scores["reward"] = (1 - error / 100) - price * scores["glimpses"]
-        if self._predictor.usual_look == "mean":
-            scores["error_sampled"] = self._predictor(images, "sampled").errors(labels)
+        if predict.usual_look == "mean":
+            scores["error_sampled"] = predict(images, "sampled").errors(labels)
         return scores
 
     def show(self, log: CurveLog, model, step: int) -> None:
         """Log the glimpses at the first validation pictures."""
-        if not model.glimpses:
+        if not model.glimpses or self._shown is None:
             return
-        first = Prediction(*(f if f is None else f[:SHOWN] for f in self._shown))
+        first = self._shown.head(SHOWN)
         images = self.pictures.images[:SHOWN]
         glimpses = glimpses_of(model, images, first)
         figure = draw_glimpses(images, glimpses, named(model, first.classes))

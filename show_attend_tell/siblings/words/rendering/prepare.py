@@ -155,8 +155,9 @@ def render_words(
     Returns:
         Whether words were rendered; False if the folder already holds the same words.
     """
+    digest = renderer.digest()
     record = {
-        "digest": renderer.digest(),
+        "digest": digest,
         "seed": renderer.seed,
         "train": counts["train"],
         "validation": counts["val"],
@@ -168,7 +169,7 @@ def render_words(
     files = (folder / name for name in (IMAGES, MANIFEST, SHEET, RECORD))
     if all(path.is_file() for path in files) and (folder / RECORD).read_text() == text:
         return False
-    stored = folder / f".parts-{PART}-{record['digest'][:16]}"
+    stored = folder / f".parts-{PART}-{digest[:16]}"
     parts = []
     for split, count in counts.items():
         for start in range(0, count, PART):
@@ -234,7 +235,9 @@ def _start_worker(renderer: Renderer) -> None:
 
 
 def _end_with_parent() -> None:
-    multiprocessing.parent_process().join()
+    parent = multiprocessing.parent_process()
+    assert parent is not None  # this is a worker
+    parent.join()
     os._exit(1)
 
 

@@ -69,12 +69,13 @@ class Renderer:
         """
         rng = np.random.default_rng([self.seed, SPLITS.index(split), number])
         word, text = self.words.sample(rng)
-        family = [*self.families.values()][rng.integers(len(self.families))]
+        families = [*self.families.values()]
+        family = families[int(rng.integers(len(families)))]
         slanted = rng.random() < _SLANTED
         fonts = [font for font in family if font.slanted == slanted] or family
-        font = fonts[rng.integers(len(fonts))]
+        font = fonts[int(rng.integers(len(fonts)))]
         sizes = [size for size in _SIZES if _fits(text, font, size)] or _SIZES[:1]
-        face = open_face(font, sizes[rng.integers(len(sizes))])
+        face = open_face(font, sizes[int(rng.integers(len(sizes)))])
         layers, box = draw(text, face, rng, self.words.neighbour)
         picture = paint(crop(layers, box, rng), rng, self.photos)
         return resize_crop(damage(picture, rng)), word
@@ -107,6 +108,10 @@ class Layers(NamedTuple):
     outline: Mask | None = None  # the word and a line around it
     ruled: Mask | None = None  # a frame, or a line under the word
 
+    def each(self, change: Callable[[Mask], Mask]) -> "Layers":
+        """Return the masks after a change of each."""
+        return Layers._make(None if mask is None else change(mask) for mask in self)
+
 
 def draw(
     text: str,
@@ -125,7 +130,7 @@ def draw(
     Returns:
         The masks, and the box (x0, y0, x1, y1) of the word's ink without neighbours.
     """
-    size = face.size
+    size = int(face.size)
     space = size * rng.uniform(-0.05, _MOST_SPACE) if rng.random() < 0.45 else 0.0
     pieces, width = _spread(text, face, space)
     high = sum(min(part, 2 * size) for part in face.getmetrics())
@@ -153,6 +158,7 @@ def draw(
         word = curve(word, rise)
         outline = outline and curve(outline, rise)
     box = (outline or word).getbbox()
+    assert box is not None  # every font has a glyph for each character of a word
     if rng.random() < 0.15:
         ruled = _ruled(shape, box, size, rng)
     if rng.random() < 0.20:
@@ -253,20 +259,25 @@ def crop(layers: Layers, box: Box, rng: np.random.Generator) -> Layers:
     above, below = 2 * half[1] * rng.uniform(-0.03, 0.30, 2)
     x = np.array([-half[0] - left, -half[0] - left, half[0] + right, half[0] + right])
     y = np.array([-half[1] - above, half[1] + below, half[1] + below, -half[1] - above])
-    shape = [
-        int(np.clip(math.ceil(v.max() - v.min()), _SHORTEST, LONGEST)) for v in (x, y)
-    ]
+    size = (_side_of(x), _side_of(y))
     # One end of the word is farther away: the crop shows more of the masks there.
     wide, high = rng.uniform(-1.0, 1.0, 2) * (0.15, 0.25)
-    x, y = (
-        x * (1 + np.maximum(0, wide * np.sign(y))),
-        y * (1 + np.maximum(0, high * np.sign(x))),
-    )
-    corners = turn @ (x, y) + [[(x0 + x1) / 2], [(y0 + y1) / 2]]
-    kind = Image.Transform.QUAD
-    how = Image.Resampling.BILINEAR
-    data = corners.T.ravel().tolist()
-    return Layers(*(mask and mask.transform(shape, kind, data, how) for mask in layers))
+    wider = 1 + np.maximum(0, wide * np.sign(y))
+    higher = 1 + np.maximum(0, high * np.sign(x))
+    corners = turn @ (x * wider, y * higher) + [[(x0 + x1) / 2], [(y0 + y1) / 2]]
+    quadrilateral = corners.T.ravel().tolist()
+
+    def cropped(mask: Mask) -> Mask:
+        return mask.transform(
+            size, Image.Transform.QUAD, quadrilateral, Image.Resampling.BILINEAR
+        )
+
+    return layers.each(cropped)
+
+
+def _side_of(corners: np.ndarray) -> int:
+    """Return the side of a crop that shows corners on one axis, in pixels."""
+    return int(np.clip(math.ceil(np.ptp(corners)), _SHORTEST, LONGEST))
 
 
 def sample_levels(rng: np.random.Generator) -> tuple[float, float]:
@@ -326,7 +337,7 @@ def _texture(
     or uneven light. Its standard deviation is at most `amplitude`.
     """
     if photos and rng.random() < _FROM_PHOTOS:
-        photo = photos[rng.integers(len(photos))]
+        photo = photos[int(rng.integers(len(photos)))]
         sides = np.minimum(shape, photo.shape)
         y, x = rng.integers(np.array(photo.shape) - sides + 1)
         part = photo[y : y + sides[0], x : x + sides[1]].astype(np.float32)

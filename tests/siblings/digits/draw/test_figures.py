@@ -3,11 +3,16 @@
 import numpy as np
 from made_up_digits import digits
 
-from show_attend_tell.siblings.digits.draw.figures import WINDOW, nearest_figure, tile
+from show_attend_tell.siblings.digits.draw.figures import (
+    WINDOW,
+    WindowBox,
+    nearest_figure,
+    tile,
+)
 
 
 def test_the_frame_of_a_window_larger_than_the_picture_is_on_the_border():
-    box = np.array([-30.0, -30.0, 40.0, 5.0]), 0.1
+    box = WindowBox(np.array([-30.0, -30.0, 40.0, 5.0]), 0.1)
     picture = np.asarray(tile(np.zeros((1, 8, 8)), 1, 2, [box]))[1:-1, 1:-1]
     framed = (picture == WINDOW).all(axis=-1)  # (16, 16)
     expected = np.zeros((16, 16), bool)
