@@ -128,7 +128,7 @@ def _choose_names(
         chosen = generator.choice(len(every), size=count, replace=False)
         names = [every[index] for index in chosen]
         pairs = itertools.combinations([" ".join(name) for name in names], 2)
-        if not (training and any(is_reserved(*pair) for pair in pairs)):
+        if not (training and any(is_reserved(a, b) for a, b in pairs)):
             return names
 
 

@@ -133,7 +133,7 @@ def read_list(path: Path | None = None) -> list[Listed]:
                 f"{path}, line {number}: must be a split, one of {list(_SOURCES)} and "
                 f"a key. Received: {line[:80]!r}"
             )
-        listed.append(Listed(*fields))
+        listed.append(Listed._make(fields))
     return listed
 
 

@@ -77,7 +77,8 @@ class Graph:
         names = [f"{operator}_{number}_{k}" for k in range(len(values))]
         inputs = [self.constant(x).name for x in inputs]
         self._nodes.append(helper.make_node(operator, inputs, names, **attributes))
-        return [Recorded(self, *pair) for pair in zip(names, values, strict=True)]
+        outputs = zip(names, values, strict=True)
+        return [Recorded(self, name, value) for name, value in outputs]
 
     def constant(self, values) -> "Recorded":
         """Return values as an array of the graph; float64 becomes float32."""

@@ -121,7 +121,9 @@ def _add_page(
     async def about() -> dict:
         return {
             "version": __version__,
-            "models": [model_info(*named) for named in pipelines.items()],
+            "models": [
+                model_info(name, pipeline) for name, pipeline in pipelines.items()
+            ],
             "max_beam": max_beam(pipelines),
             "examples": [{"title": title, "note": note} for title, _, note in examples],
             "confidence_words": CONFIDENCE_WORDS,

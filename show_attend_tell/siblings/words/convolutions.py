@@ -143,13 +143,14 @@ class RecursiveConvolution(keras.layers.Layer):
             return ops.relu(total + ops.cast(self.biases[t], total.dtype))
         scale = self.scales[t]
         offset = self.offsets[t]
-        stored = self.means[t], self.variances[t]
+        mean = self.means[t]
+        variance = self.variances[t]
         if not training:
-            return ops.relu(normalise_by(total, scale, offset, *stored))
+            return ops.relu(normalise_by(total, scale, offset, mean, variance))
         y, *measured = normalise_batch(
             total, ops.convert_to_tensor(scale), ops.convert_to_tensor(offset)
         )
-        for moving, value in zip(stored, measured, strict=True):
+        for moving, value in zip((mean, variance), measured, strict=True):
             moving.assign(momentum * moving + (1 - momentum) * value)
         return ops.relu(y)
 

@@ -47,14 +47,15 @@ class CropEncoder(MatrixLayer):
         self.convolutions = [  # in one list, because Keras saves no nested lists
             RecursiveConvolution(
                 s.convolution,
-                *pair,
+                inputs,
+                outputs,
                 s.iterations,
                 s.batch_norm,
                 s.share_feedforward,
                 next(seeds),
                 name="convolution_{}_{}".format(*divmod(k, self.layers_per_stage)),
             )
-            for k, pair in enumerate(widths)
+            for k, (inputs, outputs) in enumerate(widths)
         ]
         halvings = len(s.channels) - 1
         self.grid = HEIGHT // POOL**halvings, WIDTH // POOL**halvings
@@ -72,8 +73,8 @@ class CropEncoder(MatrixLayer):
         else:
             widths = [places * width, s.feature_width, s.feature_width]
             self.dense = [
-                make_dense(*pair, f"dense_{k}", HeNormal(next(seeds)), "relu")
-                for k, pair in enumerate(itertools.pairwise(widths))
+                make_dense(inputs, outputs, f"dense_{k}", HeNormal(next(seeds)), "relu")
+                for k, (inputs, outputs) in enumerate(itertools.pairwise(widths))
             ]
             self.dropout = keras.layers.Dropout(s.feature_dropout, seed=next(seeds))
         self.built = True

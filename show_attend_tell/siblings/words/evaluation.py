@@ -124,7 +124,7 @@ def score_words(words: Sequence[str], right: Sequence[str]) -> dict:
     """
     pairs = list(zip(words, right, strict=True))
     exact = np.array([word == answer for word, answer in pairs])
-    distances = np.array([Levenshtein.distance(*pair) for pair in pairs])
+    distances = np.array([Levenshtein.distance(word, answer) for word, answer in pairs])
     longest = np.array([max(map(len, pair)) for pair in pairs])
     lengths = np.array([len(word) for word in right])
     shares = scipy.stats.binomtest(int(exact.sum()), len(exact))
