@@ -12,7 +12,9 @@ import served
 from PIL import Image
 from tiny_pipeline import tiny_pipeline
 
+from show_attend_tell.config.settings import read_experiment_file
 from show_attend_tell.runtime import plugins
+from show_attend_tell.runtime.errors import ConfigError
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "plugins.md"
 COLOURS = {"autumn": (200, 90, 20), "winter": (220, 230, 245)}
@@ -81,6 +83,22 @@ def test_its_verb_and_experiment_run(plugin, photos, run, tmp_path, monkeypatch)
     code, _, err = run("train", *options, "--limit", "2")
     assert code == 2
     assert "whose task is 'tint'" in " ".join(err.split())
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ('source = "scenes"', "data.source must be 'coloured'. Received: 'scenes'"),
+        ('source = "coloured"\nside = 8', "data.side: unknown key"),
+    ],
+)
+def test_settings_that_it_does_not_have_are_refused(plugin, tmp_path, changed, reason):
+    text = files_of_page()["seasons.toml"].replace('source = "coloured"', changed)
+    path = tmp_path / "seasons.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match="seasons.toml: ") as error:
+        read_experiment_file(path)
+    assert reason in str(error.value)
 
 
 def test_its_tab_is_on_the_page_and_answers(plugin, photos):

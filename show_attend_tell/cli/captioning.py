@@ -125,7 +125,10 @@ def require_accepted(
     def require(name: str, accepting: list[plugins.Task]) -> None:
         """Refuse a name that others accept; all accept a name that no task lists."""
         if accepting and task not in accepting:
-            described = " or ".join(other.described for other in accepting)
+            described = " or ".join(
+                other.described or f"whose task is {other.name!r}"
+                for other in accepting
+            )
             raise click.UsageError(
                 f"{name} needs {subject} {described}. Received: {received}, whose "
                 f"task is {task.name!r}."

@@ -249,6 +249,34 @@ class AnyExperiment(Protocol):
     def training(self) -> Any: ...  # noqa: D102
 
 
+@dataclass(frozen=True, config=STRICT)
+class PlainData:
+    """The table ``[data]`` of a task without settings of its own."""
+
+    name: Name
+    source: str
+
+
+@dataclass(frozen=True, config=STRICT)
+class PlainExperiment:
+    """An experiment of a plug-in's task without settings of its own."""
+
+    name: Name
+    task: str
+    data: PlainData
+    training: OptimiserSettings = OptimiserSettings()
+
+    @model_validator(mode="after")
+    def _check_source(self) -> Self:
+        known = plugins.tasks()[self.task].prepare
+        if self.data.source not in known:
+            raise ValueError(
+                f"data.source must be {' or '.join(map(repr, known))}. Received: "
+                f"{quote(self.data.source)}; correct it"
+            )
+        return self
+
+
 def _tables_of(task: object, origin: str) -> type:
     """Return the dataclass of a task's settings."""
     if task == Experiment.task:
@@ -259,7 +287,8 @@ def _tables_of(task: object, origin: str) -> type:
         raise ConfigError(
             f"{origin}: task: must be {' or '.join(known)}. Received: {quote(task)}"
         )
-    return tasks[task].settings()
+    settings_of_task = tasks[task].settings
+    return PlainExperiment if settings_of_task is None else settings_of_task()
 
 
 def experiment_from_dict(values: Tables, origin: str = "settings") -> AnyExperiment:

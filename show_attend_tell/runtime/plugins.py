@@ -85,10 +85,6 @@ class Task:
 
     Attributes:
         name: the value of the key.
-        described: the end of "needs an experiment ..." in usage errors.
-        settings: returns the dataclass of an experiment's settings. It has the fields
-            ``name``, ``task``, ``data`` (with ``name`` and ``source``) and
-            ``training``.
         train: trains an experiment; it has the arguments of
             :func:`training.train.train` up to ``progress``, and returns a
             :class:`training.loop.Summary`.
@@ -99,6 +95,12 @@ class Task:
             :class:`data_prep.preparation.Preparation` and returns a
             :class:`data_prep.preparation.Prepared`. The captioner's are in
             :data:`data_prep.prepare.SOURCES`.
+        settings: returns the dataclass of an experiment's settings. It has the fields
+            ``name``, ``task``, ``data`` (with ``name`` and ``source``) and
+            ``training``. By default it is :class:`config.settings.PlainExperiment`,
+            which has no others.
+        described: the end of "needs an experiment ..." in usage errors; by default
+            "whose task is ...".
         models: names of the classes of its Keras models.
         load_model: loads a file of one of them, for ``export``.
         convert_model: writes a model of version 0.3 as a file of this version. It takes
@@ -110,11 +112,11 @@ class Task:
     """
 
     name: str
-    described: str
-    settings: Callable[[], type]
     train: Callable[..., Any]
     evaluate: Callable[..., list[str]]
     prepare: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
+    settings: Callable[[], type] | None = None
+    described: str = ""
     models: frozenset[str] = frozenset()
     load_model: Callable[[Path], Any] | None = None
     convert_model: Callable[[Any, Path, Path], None] | None = None

@@ -43,11 +43,11 @@ class Summary(NamedTuple):
     folder: Path  # the run folder
     model: Path  # the best model's file
     best: float  # best validation score
-    best_step: int  # the update that reached it
-    steps: int  # number of updates
-    seconds: float  # duration of this call
-    stopped: str  # the reason why training ended
     metric: str  # name of the score
+    best_step: int = 1  # the update that reached it
+    steps: int = 1  # number of updates
+    seconds: float = 0.0  # duration of this call
+    stopped: str = "all epochs done"  # the reason why training ended
 
 
 class Task:

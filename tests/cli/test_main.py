@@ -185,7 +185,7 @@ def summary():
     from show_attend_tell.training.loop import Summary
 
     return Summary(
-        Path("run"), Path("run/model.safetensors"), 52.5, 40, 50, 61.2, "done", "CIDEr"
+        Path("run"), Path("run/model.safetensors"), 52.5, "CIDEr", 40, 50, 61.2, "done"
     )
 
 

@@ -14,7 +14,7 @@ from show_attend_tell.training.train import Summary
 SEEDS = "show_attend_tell.cluster.seeds"
 COMPARISON = "show_attend_tell.evaluation.comparison"
 SUMMARY = Summary(
-    Path("run"), Path("run/model.safetensors"), 52.5, 40, 50, 61.2, "done", "CIDEr"
+    Path("run"), Path("run/model.safetensors"), 52.5, "CIDEr", 40, 50, 61.2, "done"
 )
 WHERE = ("--work", "w", "--runs", "r")
 

@@ -42,7 +42,7 @@ COMMAND = (
 )
 TASK = HEAD + (
     "def none(*arguments):\n    pass\n"
-    "task = Task('{task}', 'x', none, none, none, {{'{source}': none}},"
+    "task = Task('{task}', none, none, {{'{source}': none}}, none, 'x',"
     " models=frozenset({{'{model}'}}), load_model={load}, evaluate_options={options})\n"
     "plugin = Plugin('broken', tasks=(task,))\n"
 )

@@ -1,7 +1,9 @@
 """Decode uploaded photos after validating their size, format and pixel count."""
 
 import io
+from collections.abc import Callable
 
+from fastapi import APIRouter, UploadFile
 from PIL import Image
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartParser
@@ -15,6 +17,7 @@ from show_attend_tell.data.preprocessing import (
     upright_rgb,
 )
 from show_attend_tell.deployment.server.avif_sizes import avif_sizes
+from show_attend_tell.deployment.server.request_queue import RequestQueue
 
 FORMATS: tuple[str, ...] = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
 if HAS_AVIF:
@@ -52,6 +55,26 @@ def open_upload(content: bytes) -> Image.Image:
             f"`photo` must be a photo ({', '.join(FORMATS)}) that can be read. "
             f"Received: {len(content)} bytes, {reason}; choose another",
         ) from None
+
+
+def photo_router(
+    queue: RequestQueue, path: str, answer: Callable[[Image.Image], dict]
+) -> APIRouter:
+    """Return the router of one service, which takes a photo as the field ``photo``.
+
+    Args:
+        queue: the server's queue.
+        path: of the service, such as ``/tint``.
+        answer: returns the values of a photo, for JSON.
+    """
+    router = APIRouter()
+
+    @router.post(path)
+    async def answer_photo(photo: UploadFile) -> dict:
+        content = await photo.read()
+        return await queue.run(lambda: answer(open_upload(content)))
+
+    return router
 
 
 def _require_pixels(content: bytes) -> None:
