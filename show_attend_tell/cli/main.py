@@ -152,7 +152,10 @@ def _run(arguments: Sequence[str] | None, terminated: threading.Event) -> None:
         _exit_interrupted(arguments, terminated.is_set(), error)
     except (SystemError, RuntimeError) as error:  # C code raises them when interrupted
         cause = error.__cause__ or error.__context__
-        if not (terminated.is_set() or isinstance(cause, KeyboardInterrupt)):
+        is_cause = isinstance(cause, KeyboardInterrupt)
+        # All that is left of an interruption while pybind11 handles an error.
+        is_named = "KeyboardInterrupt" in str(error)
+        if not (terminated.is_set() or is_cause or is_named):
             raise
         _exit_interrupted(arguments, terminated.is_set(), cause)
     except BrokenPipeError:  # the reading program, such as head, has closed the pipe

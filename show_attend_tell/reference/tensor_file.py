@@ -17,6 +17,7 @@ with ``numpy.frombuffer`` on the bytes it is 6 ms.
 """
 
 import contextlib
+import itertools
 import json
 import zlib
 from collections.abc import Collection, Iterator, Mapping
@@ -39,6 +40,7 @@ _KEY = "show_attend_tell"
 _FORMAT = 1
 _MAX_HEADER = 10_000_000  # bytes; a vocabulary of 100,000 words has 1.5 MB
 _MAX_TEXT = 5_000_000  # characters
+_MAX_LEVELS = 100  # of nested JSON; to write it again, JSON needs as many calls
 _WEIGHTS = ("F32", "F16", "I8")  # types of weights
 _TYPES = {
     np.dtype(np.float32): "F32",
@@ -203,10 +205,24 @@ def _about(metadata: Mapping[str, str] | None) -> dict[str, Any]:
     about = parse_json(text)
     if not isinstance(about, dict) or about.get("format") != _FORMAT:
         raise ValueError(f"its `format` must be {_FORMAT}")
+    if _levels(about) > _MAX_LEVELS:
+        raise ValueError(f"its settings must have at most {_MAX_LEVELS} levels")
     checksums = about.get("crc32")
     if not isinstance(checksums, dict) or checksums.get("") != _checksum_of_text(about):
         raise ValueError("its settings are damaged: their checksum differs")
     return about
+
+
+def _levels(value: dict[str, Any]) -> int:
+    """Return how deeply dictionaries and lists are nested."""
+    levels = 0
+    level: list[Any] = [value]
+    while level:
+        levels += 1
+        items = (each.values() if isinstance(each, dict) else each for each in level)
+        inside = itertools.chain.from_iterable(items)
+        level = [item for item in inside if isinstance(item, dict | list)]
+    return levels
 
 
 def class_of(path: str | Path) -> str:

@@ -161,3 +161,16 @@ def test_an_interruption_that_c_code_turns_into_another_error_is_one(
     prepare_raises(kind("another"))
     with pytest.raises(kind, match="another"):
         run("prepare")
+
+
+def test_an_interruption_that_is_in_the_text_of_an_error_alone_is_one(
+    run, prepare_raises
+):
+    text = (
+        "MISMATCH of original and normalized active exception types: ORIGINAL TypeError"
+    )
+    text += " REPLACED BY KeyboardInterrupt: <MESSAGE UNAVAILABLE>"
+    prepare_raises(RuntimeError(f"pybind11::error_already_set: {text}"))
+    code, out, err = run("prepare")
+    assert (code, out) == (130, "")
+    assert err.strip() == "interrupted; run the same command again to continue"

@@ -1,6 +1,7 @@
 """Files of tensors: arrays and JSON come back, false headers allocate nothing."""
 
 import json
+import sys
 import tracemalloc
 
 import numpy as np
@@ -90,6 +91,18 @@ def test_a_changed_setting_is_found_by_its_checksum(good):
     good.write_bytes(joined(header, data))
     with pytest.raises(ValueError, match="settings are damaged"):
         read(good)
+
+
+def test_settings_that_are_read_but_nested_too_deeply_to_write_are_refused(good):
+    header, data = split(good.read_bytes())
+    text = header["__metadata__"]["show_attend_tell"].removesuffix("}")
+    for depth in range(sys.getrecursionlimit() - 100, sys.getrecursionlimit()):
+        nested = "[" * depth + "]" * depth
+        header["__metadata__"]["show_attend_tell"] = f'{text}, "new": {nested}}}'
+        good.write_bytes(joined(header, data))
+        with pytest.raises(ValueError, match=r"at most 100 levels|nested too deeply"):
+            read(good)
+        assert class_of(good) == ""
 
 
 def test_the_class_of_a_file_is_known_and_another_is_refused(good, tmp_path):
