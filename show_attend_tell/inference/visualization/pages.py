@@ -87,8 +87,15 @@ def describe_caption(caption: "Caption") -> Values:
         "confidence": caption.confidence_figures or None,
         "confidenceWord": caption.confidence_word,
         "region": None if caption.region is None else list(caption.region),
-        "note": region_note(caption.region_words, len(caption.words)),
+        # A region has no tags.
+        "note": region_note(caption.region_words, len(caption.words))
+        or tags_note(caption.tag_names),
     }
+
+
+def tags_note(names: Sequence[str]) -> str:
+    """Return the line of a photo's tags, empty without any."""
+    return f"Tags: {', '.join(names)}" if names else ""
 
 
 def _describe_text(caption: "Caption") -> Values:

@@ -12,6 +12,7 @@ from chromium import browser, fits, photos_in, shown_as, wait_for
 from made_up_captions import GRID, make_alpha, make_caption
 
 from show_attend_tell.inference.result import Failure
+from show_attend_tell.inference.tags import Tag
 from show_attend_tell.inference.visualization.attention_figure import (
     attention_map,
     caption_figure,
@@ -63,6 +64,16 @@ def test_a_page_contains_the_region_of_a_caption():
     one, two = photos_in(page_of([marked, caption]))
     assert one["region"] == [0.25, 0.5, 1, 1]
     assert two["region"] is None
+
+
+def test_a_page_lists_the_tags_of_a_photo():
+    caption = make_caption()
+    tags = (Tag("dog", 0.9), Tag("hot dog", 0.5))
+    one, two, three = photos_in(
+        page_of([dataclasses.replace(caption, tags=x) for x in (tags, (), None)])
+    )
+    assert one["note"] == "Tags: dog, hot dog"
+    assert two["note"] == three["note"] == ""
 
 
 def test_a_page_says_why_attention_leaves_the_region():
