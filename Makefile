@@ -41,7 +41,7 @@ JAX := test_benchmarks models/decoding models/transformer \
 	generation) runtime/test_backend runtime/test_keras_startup \
 	$(addprefix training/test_,checkpoint distillation event_log loop step_jax train \
 	train_resume) \
-	siblings/common/test_jax_training \
+	siblings/common/test_step_jax \
 	$(addprefix siblings/digits/ram/test_,model policy_gradient) \
 	$(addprefix siblings/digits/draw/test_,bound filter_bank model) \
 	$(addprefix siblings/words/test_,augmentation convolutions decoder generation model)

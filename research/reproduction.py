@@ -45,7 +45,6 @@ from show_attend_tell.config.experiments import (
     rename,
     seed_variants,
 )
-from show_attend_tell.config.settings import read_experiment_file
 from show_attend_tell.data.features import feature_path
 from show_attend_tell.runtime.errors import ShowAttendTellError, nearest
 from show_attend_tell.runtime.files import atomic_write
@@ -53,7 +52,6 @@ from show_attend_tell.runtime.machine import git_revision
 from show_attend_tell.runtime.table import align
 from show_attend_tell.training.checkpoint import is_trained
 
-TRAINED = "trained.json"  # in a run of research/jax_training.py: how it was trained
 _DIGITS = 4  # decimals in result files
 
 
@@ -93,11 +91,9 @@ def run_row(
         return [run | about for run in json.loads(printed)["runs"]]
     if "train" in verbs:
         trained = seed_variants(rename(experiment, name), seeds)
-        trained = [x for x in trained if not _is_trained_on_jax(x)]
         if not all(map(_is_trained, trained)):
             _run("train", [*verbs["train"], *options])
-        if trained:
-            done.append(shlex.join(["show-attend-tell", "train", *verbs["train"]]))
+        done.append(shlex.join(["show-attend-tell", "train", *verbs["train"]]))
     for seed, arguments in zip(seeds, verbs["eval"], strict=True):
         folder = RUNS / arguments[arguments.index("--name") + 1]
         before = {file: file.stat().st_mtime_ns for file in folder.glob("scores*.json")}
@@ -109,7 +105,7 @@ def run_row(
                 if "beams" in row:
                     run["label"] = f"beam {scores['beam']}"
                 run["seconds"] = _seconds(folder)
-                found.append(run | _kept(scores) | about | _trained_on_jax(folder))
+                found.append(run | _kept(scores) | about)
     return found
 
 
@@ -146,25 +142,6 @@ def _kept(scores: dict) -> dict:
     }
 
 
-def _is_trained_on_jax(experiment) -> bool:
-    """Return whether jax_training.py trained a run, with the settings of the row."""
-    folder = RUNS / experiment.name
-    if not (folder / TRAINED).exists():
-        return False
-    if read_experiment_file(folder / runs.SETTINGS) != experiment:
-        sys.exit(
-            f"{folder}: was trained with other settings than the row's; train it again "
-            "with --overwrite and without --set, or remove it"
-        )
-    return True
-
-
-def _trained_on_jax(folder: Path) -> dict:
-    """Return how a run was trained, if research/jax_training.py trained it."""
-    file = folder / TRAINED
-    return {"training": json.loads(file.read_text("utf-8"))} if file.exists() else {}
-
-
 def _seconds(folder: Path) -> int | None:
     """Return the time from the first file of a training to its last checkpoint."""
     files = [folder / name for name in (runs.SETTINGS, runs.CHECKPOINT)]
@@ -177,7 +154,9 @@ def _seconds(folder: Path) -> int | None:
 def _machine() -> str:
     names = re.findall(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
     load = os.getloadavg()[2]
-    return f"{os.cpu_count()} cores, {names[0] if names else '?'}, load {load:.0f}"
+    backend = os.environ.get("KERAS_BACKEND", "tensorflow")
+    on = "" if backend == "tensorflow" else f", Keras on {backend}"
+    return f"{os.cpu_count()} cores, {names[0] if names else '?'}, load {load:.0f}{on}"
 
 
 def listing(rows: dict, results: dict) -> list[str]:

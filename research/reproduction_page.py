@@ -12,7 +12,6 @@ from reproduction_figures import figure_name, plotted
 from reproduction_rows import (
     NOT_MEASURED,
     ROOT,
-    commands,
     cost,
     missing_seeds,
     origin,
@@ -219,20 +218,20 @@ def source_of(run: dict) -> str:
 def commands_of(names: list[str], rows: dict, results: dict) -> list[str]:
     """Return the lines of the commands that measure rows, those of one data set in one.
 
-    Rows that ``research/jax_training.py`` trained begin with that training.
+    Rows with seeds that an earlier program trained on JAX begin with its command.
     """
     lines: list[str] = []
     by_data: dict[str, list[str]] = {}
     for name in names:
         by_data.setdefault(rows[name].get("data", ""), []).append(name)
         found = results.get(name, {}).get("runs", [])
-        on_jax = [str(run["seed"]) for run in found if "training" in run]
-        if on_jax and "of" not in rows[name]:
-            prepare = commands(name, rows, on_jax)["prepare"]
+        trained = [run["training"] for run in found if "training" in run]
+        if trained and "of" not in rows[name]:
+            first = trained[0]
+            seeds = ", ".join(map(str, first["seeds"]))
             lines += [
-                f"    {shlex.join(['show-attend-tell', 'prepare', *prepare])}",
-                "    KERAS_BACKEND=jax python research/jax_training.py "
-                f"{name} --seeds {','.join(on_jax)}",
+                f"    # at {first['revision']} (seeds {seeds} of {name}):",
+                f"    KERAS_BACKEND=jax {first['command']}",
             ]
     for data, several in by_data.items():
         rows_option = shlex.quote(" ".join(several))

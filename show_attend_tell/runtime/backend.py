@@ -124,6 +124,24 @@ def _compiled_by_jax(
     )
 
 
+def without_values(build: Callable[[], Any]) -> Any:
+    """Return what a function returns whose variables have shapes and no values.
+
+    Args:
+        build: builds models; its result has no tensor.
+    """
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        with tf.Graph().as_default():
+            return build()
+    import jax
+
+    results = []
+    jax.eval_shape(lambda: results.append(build()))
+    return results[0]
+
+
 def accelerators() -> list[str]:
     """Return the names of the GPUs and TPUs that the backend uses."""
     if keras.backend.backend() == "tensorflow":

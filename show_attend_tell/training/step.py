@@ -48,7 +48,10 @@ def captioner_step(
 
 
 def model_step(
-    model: keras.Model, values_of: Callable[..., dict], jit_compile: bool
+    model: keras.Model,
+    values_of: Callable[..., dict],
+    jit_compile: bool,
+    noise_of: Callable | None = None,
 ) -> Callable:
     """Return the compiled training step of any model.
 
@@ -56,8 +59,11 @@ def model_step(
         model: the model, which is compiled before the first update.
         values_of: returns ``loss`` and other values to log, from the batch's tensors.
         jit_compile: whether XLA compiles on TensorFlow; JAX always does.
+        noise_of: returns the random numbers of a batch, the last argument of
+            ``values_of``. TensorFlow draws them outside XLA, which would spend a fifth
+            of a step of DRAW on them on a CPU.
     """
-    return _backend().model_step(model, values_of, jit_compile)
+    return _backend().model_step(model, values_of, jit_compile, noise_of)
 
 
 def compile_parts(model: Captioner, settings: TrainingSettings) -> None:

@@ -58,10 +58,15 @@ def captioner_step(
 
 
 def model_step(
-    model: keras.Model, values_of: Callable[..., dict], jit_compile: bool
+    model: keras.Model,
+    values_of: Callable[..., dict],
+    jit_compile: bool,
+    noise_of: Callable | None = None,
 ) -> Callable:
     """See :func:`training.step.model_step`; XLA compiles in any case."""
-    return _Step(model, values_of)
+    if noise_of is None:
+        return _Step(model, values_of)
+    return _Step(model, lambda *batch: values_of(*batch, noise_of(*batch)))
 
 
 def compile_parts(model: Captioner, settings: TrainingSettings) -> None:

@@ -150,7 +150,10 @@ def _shared_step(
 
 
 def model_step(
-    model: keras.Model, values_of: Callable[..., dict], jit_compile: bool
+    model: keras.Model,
+    values_of: Callable[..., dict],
+    jit_compile: bool,
+    noise_of: Callable | None = None,
 ) -> Callable:
     """See :func:`training.step.model_step`."""
     weights = [weight.value for weight in model.trainable_weights]
@@ -163,7 +166,14 @@ def model_step(
         model.optimizer.apply(gradients)
         return values
 
-    return tf.function(step, autograph=False, jit_compile=jit_compile)
+    update = tf.function(step, autograph=False, jit_compile=jit_compile)
+    if noise_of is None:
+        return update
+
+    def draw_and_update(*batch):
+        return update(*batch, noise_of(*batch))
+
+    return tf.function(draw_and_update, autograph=False)
 
 
 def to_device(batch: Any) -> Any:

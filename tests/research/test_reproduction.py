@@ -19,10 +19,8 @@ from random_weights import randomised
 
 from show_attend_tell.config.experiments import (
     load_experiment,
-    rename,
     shipped_experiments,
 )
-from show_attend_tell.config.settings import experiment_to_toml
 from show_attend_tell.runtime import plugins
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,8 +32,8 @@ def test_the_page_is_made_from_the_results():
     page = pages.page(CLAIMS, ROWS, RESULTS)
     assert pages.PAGE.read_text("utf-8") == page, "run `make reproduce ARGS=--write`"
     # Its other row is an evaluation.
-    assert "jax_training.py read_words_wide --seeds 1\n" in page
-    assert "jax_training.py read_words_wide_iiit5k" not in page
+    assert "# at f42220bddcea (seeds 1 of read_words_wide):\n" in page
+    assert "of read_words_wide_iiit5k):" not in page
     assert "reproduction.md" in (ROOT / "mkdocs.yml").read_text("utf-8")
 
 
@@ -303,32 +301,6 @@ def test_data_are_prepared_unless_they_are_those_of_the_row(
     )
     reproduction.run_row("a", {"a": {"experiment": experiment}}, [1])
     assert called[0] == "prepare"
-
-
-def test_a_run_trained_on_jax_is_only_evaluated(tmp_path, monkeypatch):
-    require_experiment("ram_mnist")
-    monkeypatch.chdir(tmp_path)
-    folder, called = Path("experiments/runs/a-seed-1"), []
-    folder.mkdir(parents=True)
-    (folder / reproduction.TRAINED).write_text('{"machine": "a GPU"}')
-
-    def run(verb, arguments):
-        called.append(verb)
-        (folder / "scores.json").write_text('{"error": 1.5}')
-        return verb
-
-    monkeypatch.setattr(reproduction, "_run", run)
-    row = {"experiment": "ram_mnist", "seeds": [1], "claim": "c", "what": "this"}
-    experiment = rename(load_experiment("ram_mnist"), "a-seed-1")
-    (folder / "experiment.toml").write_text(experiment_to_toml(experiment))
-    with pytest.raises(SystemExit, match="other settings"):
-        reproduction.run_row("a", {"a": {**row, "set": ["training.epochs=3"]}}, [1])
-    called.clear()
-    (found,) = reproduction.run_row("a", {"a": row}, [1])
-    assert called == ["prepare", "eval"]
-    claims = {"c": {**CLAIMS["ram"], "scores": ["error"]}}
-    text = pages.page(claims, {"a": row}, {"a": {"runs": [found]}})
-    assert re.search(r"\| this \(`a`\) \| 1 \| 1.50 \| .*, trained on a GPU \|", text)
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from show_attend_tell.config.fields import Seed
 from show_attend_tell.config.runs import find_model
 from show_attend_tell.reference.model_file import model_faults_described
 from show_attend_tell.reference.tensor_file import class_of, open_tensors
+from show_attend_tell.runtime.backend import without_values
 from show_attend_tell.runtime.errors import ModelFileError, SetupError
 from show_attend_tell.siblings.common.layers import SiblingModel, named_weights
 
@@ -110,11 +111,13 @@ class TaskModels:
         Raises:
             ValueError: see :meth:`make`.
         """
-        import tensorflow as tf
 
-        with tf.Graph().as_default():  # in which variables have shapes and no values
+        def build() -> dict[str, tuple[int, ...]]:
             weights = named_weights(self.make(model_class, config))
             return {name: tuple(weight.shape) for name, weight in weights.items()}
+
+        shapes: dict[str, tuple[int, ...]] = without_values(build)
+        return shapes
 
     def load_shipped(self) -> SiblingModel:
         """Load the model in the package.

@@ -5,12 +5,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Generic, Protocol, Self, TypeVar
 
-import keras
 import numpy as np
 
 from show_attend_tell.config import runs
 from show_attend_tell.config.settings import AnyExperiment
-from show_attend_tell.runtime.errors import SetupError
 from show_attend_tell.runtime.read_ahead import read_ahead
 from show_attend_tell.siblings.common.evaluation import ReadSplit
 from show_attend_tell.siblings.common.layers import SiblingModel
@@ -69,16 +67,7 @@ class SiblingTask(Task, abc.ABC, Generic[Data]):
 
     @classmethod
     def open(cls, experiment: AnyExperiment, work: Path, runs_folder: Path) -> Self:
-        """Return the task with the prepared data and the initial model.
-
-        Raises:
-            SetupError: Keras runs on another backend than TensorFlow.
-        """
-        if keras.backend.backend() != "tensorflow":
-            raise SetupError(
-                "digits and words are trained on TensorFlow alone. Received: the "
-                f"backend {keras.backend.backend()}; set KERAS_BACKEND=tensorflow"
-            )
+        """Return the task with the prepared data and the initial model."""
         data, validation = (
             cls.read_split(experiment, work, split) for split in ("train", "val")
         )

@@ -129,7 +129,7 @@ _TAB = Tab(
     router=_make_router,
     scripts=("digits_figures.js", "digits.js"),
     styles=("digits.css",),
-    requires=("tensorflow",),
+    requires=("keras",),
     remedy="pip install 'show-attend-tell[train]'",
 )
 

@@ -116,7 +116,7 @@ _TAB = Tab(
     router=_make_router,
     scripts=("reading.js",),
     styles=("reading.css",),
-    requires=("tensorflow",),
+    requires=("keras",),
     remedy="pip install 'show-attend-tell[train]'",
 )
 

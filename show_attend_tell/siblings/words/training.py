@@ -6,15 +6,14 @@ import itertools
 from typing import NamedTuple
 
 import numpy as np
-import tensorflow as tf
+from keras import StatelessScope, ops
 
 from show_attend_tell.inference.visualization.attention_figure import figure_to_array
-from show_attend_tell.runtime.backend import UNROLLED
+from show_attend_tell.runtime.backend import UNROLLED, compiled
 from show_attend_tell.siblings.common.layers import SiblingModel
 from show_attend_tell.siblings.common.training import SiblingTask, train_task
 from show_attend_tell.siblings.words.augmentation import (
     Changes,
-    change_crops,
     draw_changes,
     normalised,
 )
@@ -30,10 +29,11 @@ from show_attend_tell.siblings.words.data import (
 from show_attend_tell.siblings.words.evaluation import score_words
 from show_attend_tell.siblings.words.figures import draw_reading
 from show_attend_tell.siblings.words.generation import Searcher
-from show_attend_tell.siblings.words.model import Reader, shifted, word_losses
+from show_attend_tell.siblings.words.model import Reader
 from show_attend_tell.siblings.words.models import READERS
 from show_attend_tell.siblings.words.reading import Reading, best_readings
 from show_attend_tell.siblings.words.settings import ReadExperiment
+from show_attend_tell.siblings.words.step import reading_step
 from show_attend_tell.training.tensorboard_log import CurveLog
 
 SHOWN = 4  # validation crops whose attention is shown in TensorBoard
@@ -79,7 +79,7 @@ class ReadTask(SiblingTask[WordData]):
         super().__init__(experiment, data, validation)
         self.targets = encode_words(data.words, data.characters)  # (N, 24)
         self.monitored = self.monitored | {"words": len(tokens_of(data.characters))}
-        self.step = compiled_step(self.model, self.settings)
+        self.step = reading_step(self.model, self.settings)
         self._search: Searcher | None = None
         self._readings: list[Reading] = []  # of the last validation
 
@@ -114,15 +114,20 @@ class ReadTask(SiblingTask[WordData]):
             return
         encoder = model.encoder
 
-        @tf.function(autograph=False)
         def statistics_of(crops):
-            encoder(normalised(crops)[..., None], training=True, momentum=0.0)
-            return [tuple(map(tf.identity, pair)) for pair in encoder.statistics]
+            with StatelessScope() as scope:
+                encoder(normalised(crops)[..., None], training=True, momentum=0.0)
+                return [
+                    tuple(scope.get_current_value(each) for each in pair)
+                    for pair in encoder.statistics
+                ]
+
+        measure = compiled(statistics_of, model, xla=False)
 
         epochs = (self.batches(epoch) for epoch in itertools.count())
         batches = itertools.chain.from_iterable(epochs)
         measured = [
-            statistics_of(tf.constant(crops))
+            measure(ops.convert_to_tensor(crops))
             for crops, _, _ in itertools.islice(batches, _ESTIMATING)
         ]
         layers = zip(encoder.statistics, *measured, strict=True)
@@ -173,63 +178,6 @@ def split_targets(targets: np.ndarray) -> tuple[np.ndarray, ...]:
         targets[first:last, : next(T for T in LENGTHS if lengths[last - 1] <= T)]
         for first, last in itertools.pairwise(edges)
     )
-
-
-def compiled_step(model: Reader, settings):
-    """Return the training step, a function of a :class:`Batch` of tensors.
-
-    It returns the loss, and the cross entropy per word and per character, in nats.
-    XLA compiles the decoder alone: its convolutions are slower on a processor. It
-    compiles the decoder together with its gradient: a loop of many steps saves lists
-    for the gradient, which cannot leave a compiled function.
-    """
-    encoder, decoder = (
-        [weight.value for weight in part.trainable_weights]
-        for part in (model.encoder, model.decoder)
-    )
-
-    @functools.partial(tf.function, autograph=False, jit_compile=settings.jit_compile)
-    def read_part(targets, annotations):
-        """Return sums of losses and of entropies, and the gradients of the losses."""
-        with tf.GradientTape() as tape:
-            tape.watch(annotations)
-            logits = model.teacher_force(shifted(targets), annotations)["logits"]
-            losses = word_losses(logits, targets, settings.label_smoothing)
-            total = tf.reduce_sum(losses)
-        entropy = tf.reduce_sum(word_losses(logits, targets))
-        return total, entropy, tape.gradient(total, [annotations, *decoder])
-
-    def step(crops, parts, changes):
-        B = crops.shape[0]
-        first = 0
-        results = []
-        if changes:
-            crops = change_crops(crops, changes)
-        images = normalised(crops)[..., None]
-        with tf.GradientTape() as tape:
-            annotations = model.encoder(
-                images, training=True, precision=settings.precision
-            )
-        for targets in parts:
-            last = first + targets.shape[0]
-            results.append(read_part(targets, annotations[first:last]))
-            first = last
-        losses, entropies, gradients = zip(*results, strict=True)
-        of_annotations, *of_decoder = zip(*gradients, strict=True)
-        of_annotations = tf.concat(of_annotations, axis=0) / B
-        of_encoder = tape.gradient(annotations, encoder, of_annotations)
-        of_decoder = [tf.add_n(each) / B for each in of_decoder]
-        model.optimizer.apply(of_encoder + of_decoder)
-        entropy = tf.add_n(entropies) / B
-        # Of each word, with its end.
-        characters = sum(tf.math.count_nonzero(part != PAD) for part in parts) / B
-        return {
-            "loss": tf.add_n(losses) / B,
-            "word_loss": entropy,
-            "character_loss": entropy / tf.cast(characters, entropy.dtype),
-        }
-
-    return tf.function(step, autograph=False)
 
 
 train = functools.partial(train_task, ReadTask)

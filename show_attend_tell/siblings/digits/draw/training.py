@@ -3,7 +3,6 @@
 import functools
 
 import numpy as np
-import tensorflow as tf
 from keras import ops
 
 from show_attend_tell.siblings.common.training import (
@@ -50,17 +49,14 @@ class GenerationTask(SiblingTask[Digits]):
             self.images = binarise_fixed(data, "train").images
 
         def values_of(images, noise):
-            pictures = tf.cast(images, "float32") / 255
+            pictures = ops.cast(images, "float32") / 255
             return self.model.losses_of(self.model.draw(pictures, noise))
 
-        update = model_step(self.model, values_of, self.settings.jit_compile)
+        def noise_of(images):
+            return self.model.sample_noise(len(images))
 
-        @functools.partial(tf.function, autograph=False)
-        def step(images):
-            # Outside XLA, which spends a fifth of the step on the noise on a CPU.
-            return update(images, self.model.sample_noise(tf.shape(images)[0]))
-
-        self.step = step
+        compiled = self.settings.jit_compile
+        self.step = model_step(self.model, values_of, compiled, noise_of)
         self._measurer: Measurer | None = None
 
     def make_batch(self, rows: np.ndarray, seed: list[int]) -> tuple[np.ndarray]:

@@ -3,7 +3,7 @@
 import functools
 
 import numpy as np
-import tensorflow as tf
+from keras import ops
 
 from show_attend_tell.inference.visualization.attention_figure import figure_to_array
 from show_attend_tell.siblings.common.training import (
@@ -57,7 +57,7 @@ class ClassificationTask(SiblingTask[Digits | Pictures]):
         self.pictures = held_out_pictures(validation, experiment.data, "val")
 
         def values_of(images, labels):
-            pictures = tf.cast(images, "float32") / 255
+            pictures = ops.cast(images, "float32") / 255
             outputs = self.model(pictures, training=True)
             return self.model.losses_of(labels, outputs)
 
