@@ -41,8 +41,7 @@ class SiblingTask(Task, abc.ABC, Generic[Data]):
     Attributes:
         models: the models of the task.
         read_split: reads the prepared data.
-        step: the training step, a compiled function of a batch's arrays as tensors,
-            which returns values to log.
+        step: the training step of the compiled model.
 
     Args:
         experiment: the settings.
@@ -97,6 +96,18 @@ class SiblingTask(Task, abc.ABC, Generic[Data]):
             rows: the rows of its examples.
             seed: the seed of its random numbers.
         """
+
+    @abc.abstractmethod
+    def make_step(self) -> Callable:
+        """Return the training step of the compiled model.
+
+        It is a function of a batch's arrays as tensors that returns values to log.
+        """
+
+    def compile(self, total_steps: int) -> None:
+        """Compile the model, and then its step."""
+        super().compile(total_steps)
+        self.step = self.make_step()
 
     @property
     def steps(self) -> int:

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import itertools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -79,13 +80,16 @@ class ReadTask(SiblingTask[WordData]):
         super().__init__(experiment, data, validation)
         self.targets = encode_words(data.words, data.characters)  # (N, 24)
         self.monitored = self.monitored | {"words": len(tokens_of(data.characters))}
-        self.step = reading_step(self.model, self.settings)
         self._search: Searcher | None = None
         self._readings: list[Reading] = []  # of the last validation
 
     def arguments_of_data(self) -> dict[str, object]:
         """Return the alphabet of the words, as an argument of the model."""
         return {"characters": self.data.characters}
+
+    def make_step(self) -> Callable:
+        """Return the step of a :class:`Batch`."""
+        return reading_step(self.model, self.settings)
 
     @classmethod
     def fit_data(cls, data: WordData, initial: SiblingModel) -> WordData:

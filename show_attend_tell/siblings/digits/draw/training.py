@@ -1,6 +1,7 @@
 """Train a model that generates digits."""
 
 import functools
+from collections.abc import Callable
 
 import numpy as np
 from keras import ops
@@ -47,6 +48,10 @@ class GenerationTask(SiblingTask[Digits]):
         self.images = data.images
         if not self.dynamic:
             self.images = binarise_fixed(data, "train").images
+        self._measurer: Measurer | None = None
+
+    def make_step(self) -> Callable:
+        """Return the step of pictures."""
 
         def values_of(images, noise):
             pictures = ops.cast(images, "float32") / 255
@@ -56,8 +61,7 @@ class GenerationTask(SiblingTask[Digits]):
             return self.model.sample_noise(len(images))
 
         compiled = self.settings.jit_compile
-        self.step = model_step(self.model, values_of, compiled, noise_of)
-        self._measurer: Measurer | None = None
+        return model_step(self.model, values_of, compiled, noise_of)
 
     def make_batch(self, rows: np.ndarray, seed: list[int]) -> tuple[np.ndarray]:
         """Return new binary pictures of digits, (B, H, H), 0 or 255."""

@@ -1,6 +1,7 @@
 """Train a classifier of digits."""
 
 import functools
+from collections.abc import Callable
 
 import numpy as np
 from keras import ops
@@ -55,15 +56,18 @@ class ClassificationTask(SiblingTask[Digits | Pictures]):
         super().__init__(experiment, data, validation)
         self.monitored = self.monitored | {"words": len(data.names)}
         self.pictures = held_out_pictures(validation, experiment.data, "val")
+        self._predictor: Predictor | None = None
+        self._shown: Prediction | None = None  # of the last validation
+
+    def make_step(self) -> Callable:
+        """Return the step of pictures and labels."""
 
         def values_of(images, labels):
             pictures = ops.cast(images, "float32") / 255
             outputs = self.model(pictures, training=True)
             return self.model.losses_of(labels, outputs)
 
-        self.step = model_step(self.model, values_of, self.settings.jit_compile)
-        self._predictor: Predictor | None = None
-        self._shown: Prediction | None = None  # of the last validation
+        return model_step(self.model, values_of, self.settings.jit_compile)
 
     def arguments_of_data(self) -> dict[str, object]:
         """Return the classes of the pictures, as arguments of the model."""
