@@ -58,7 +58,7 @@ class GenerationTask(SiblingTask[Digits]):
             return self.model.losses_of(self.model.draw(pictures, noise))
 
         def noise_of(images):
-            return self.model.sample_noise(len(images))
+            return self.model.sample_noise(images.shape[0])
 
         compiled = self.settings.jit_compile
         return model_step(self.model, values_of, compiled, noise_of)
