@@ -74,12 +74,13 @@ def prepare(
     preparation = Preparation(
         experiment, data, folder, on_problem == "refuse", progress, limit
     )
+    made = [path for path in (folder, folder.parent) if not path.exists()]
     taken = DataError(f"{folder}: another process is preparing it; wait for its end")
     try:
         with locked(folder / ".prepare.lock", taken):
             prepared = _prepare_source(experiment.data.source)(preparation)
     except BaseException:
-        remove_empty(folder, folder.parent)
+        remove_empty(*made)
         raise
     return dataclasses.replace(prepared, seconds=time.monotonic() - started)
 

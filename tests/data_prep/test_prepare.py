@@ -111,6 +111,14 @@ def test_a_preparation_that_fails_leaves_no_folder(tmp_path):
     assert [file.name for file in (work / "tiny").iterdir()] == ["notes"]
 
 
+def test_a_preparation_that_fails_leaves_the_empty_folder_of_the_user(tmp_path):
+    work = tmp_path / "work"
+    work.mkdir()
+    with refused(DataError):
+        prepare(an_experiment("flickr8k"), tmp_path / "absent", work)
+    assert list(work.iterdir()) == []
+
+
 def test_a_limited_set_without_a_data_folder_is_a_part_of_the_prepared_one(
     prepare_flickr8k, tmp_path
 ):
