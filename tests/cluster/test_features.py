@@ -58,6 +58,7 @@ TESTS = Path(__file__).parents[1]
 IMPORTS = f"""
 import sys
 sys.path[:0] = {[str(p) for p in (TESTS.parent, TESTS / "support", TESTS / "cluster")]}
+from data_prep.extract import extract
 from data_prep.feature_writer import FeatureWriter
 from test_features import ROWS, experiment
 from show_attend_tell.cluster.features import extract_on_cluster
