@@ -24,8 +24,11 @@ from show_attend_tell.siblings.digits.data import (
 )
 from show_attend_tell.siblings.digits.draw.figures import canvas_strip, encode_png
 from show_attend_tell.siblings.digits.draw.models import GENERATORS
-from show_attend_tell.siblings.digits.ram.figures import draw_glimpses as figure_of
-from show_attend_tell.siblings.digits.ram.figures import glimpses_of
+from show_attend_tell.siblings.digits.ram.figures import (
+    draw_glimpses,
+    glimpses_of,
+    named,
+)
 from show_attend_tell.siblings.digits.ram.models import CLASSIFIERS
 from show_attend_tell.siblings.digits.ram.prediction import Predictor
 
@@ -34,16 +37,17 @@ _ROWS = 4
 _DPI = 110
 
 
-def draw_glimpses(experiment, digits, path: Path) -> Image.Image:
+def picture_of_glimpses(experiment, digits, path: Path) -> Image.Image:
     """Return the glimpses at the first validation pictures."""
     model = CLASSIFIERS.load(path, experiment)
     images = held_out_pictures(digits, experiment.data, "val").images[:_ROWS]
     seen = Predictor(model)(images)
-    figure = figure_of(images, glimpses_of(model, images, seen), seen.classes)
+    glimpses = glimpses_of(model, images, seen)
+    figure = draw_glimpses(images, glimpses, named(model, seen.classes))
     return Image.fromarray(figure_to_array(figure, _DPI))
 
 
-def draw_canvases(experiment, digits, path: Path) -> Image.Image:
+def picture_of_canvases(experiment, digits, path: Path) -> Image.Image:
     """Return the canvases of the first validation pictures."""
     model = GENERATORS.load(path, experiment)
     binary = held_out_binary(digits, experiment.data, "val")[:_ROWS]
@@ -57,9 +61,9 @@ def draw_canvases(experiment, digits, path: Path) -> Image.Image:
 
 
 FIGURES = {
-    "ram_mnist": ("ram-glimpses.png", draw_glimpses),
-    "draw_cluttered": ("read-windows.png", draw_glimpses),
-    "draw_mnist": ("draw-canvas.png", draw_canvases),
+    "ram_mnist": ("ram-glimpses.png", picture_of_glimpses),
+    "draw_cluttered": ("read-windows.png", picture_of_glimpses),
+    "draw_mnist": ("draw-canvas.png", picture_of_canvases),
 }
 
 

@@ -109,7 +109,11 @@ def make_dense(inputs, units, name, initializer, activation=None):
 
 
 class Affine(keras.layers.Dense):
-    """A built dense layer. Model files of DRAW contain the name of this class."""
+    """A built dense layer of DRAW.
+
+    The paths of arrays in files of version 0.3 contain the name of this class, so
+    ``convert`` depends on it; other models use :func:`make_dense`.
+    """
 
     def __init__(self, inputs, units, name, initializer="zeros"):
         super().__init__(units, kernel_initializer=initializer, name=name)

@@ -13,11 +13,11 @@ from pydantic import Field
 from show_attend_tell.siblings.common.layers import SiblingModel, make_dense
 from show_attend_tell.siblings.digits.settings import ClassifierSettings
 
-# of the paper's convolution
-_Name = Annotated[str, Field(min_length=1, max_length=255)]  # of a folder
+# The convolution of the paper's baseline, Sec. 4.1.
 FILTERS = 8
-FILTER = 10
-STRIDE = 5
+KERNEL_SIDE = 10  # pixels
+STRIDE = 5  # pixels
+_Name = Annotated[str, Field(min_length=1, max_length=255)]  # of a class's folder
 
 
 class DigitClassifier(SiblingModel):
@@ -86,14 +86,15 @@ class PictureClassifier(DigitClassifier):
         if settings.kind == "convolution":
             self.convolution = keras.layers.Conv2D(
                 FILTERS,
-                FILTER,
+                KERNEL_SIDE,
                 STRIDE,
                 activation="relu",
                 kernel_initializer=next(kernels),
                 name="convolution",
             )
             self.convolution.build((None, canvas, canvas, 1))
-            width = FILTERS * ((canvas - FILTER) // STRIDE + 1) ** 2
+            positions = (canvas - KERNEL_SIDE) // STRIDE + 1  # of a filter on an axis
+            width = FILTERS * positions**2
         self.hidden = []
         for number, units in enumerate(settings.widths, start=1):
             name = f"hidden_{number}"

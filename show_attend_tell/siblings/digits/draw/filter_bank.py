@@ -37,18 +37,22 @@ def make_window(parameters, N, height, width, settings) -> Window:
         width: W.
         settings: the limits of the logarithms, a :class:`digits.settings.DrawSettings`.
     """
-    across, down, variance, stride, intensity = (
+    across, down, log_variance, log_stride, log_intensity = (
         parameters[:, k] for k in range(PARAMETERS)
     )
-    most = settings.log_scale_limit
-    wide = settings.log_variance_limit
-    stride = ops.exp(ops.clip(stride, -most, most))
+    # Without limits one wild step of the optimiser makes exp(.) infinite or 0.
+    variance_limit = settings.log_variance_limit
+    scale_limit = settings.log_scale_limit
+    log_variance = ops.clip(log_variance, -variance_limit, variance_limit)
+    log_stride = ops.clip(log_stride, -scale_limit, scale_limit)
+    log_intensity = ops.clip(log_intensity, -scale_limit, scale_limit)
+    widest_stride = (max(height, width) - 1) / (N - 1)  # spans the whole picture
     return Window(
         x=(width + 1) / 2 * (across + 1),
         y=(height + 1) / 2 * (down + 1),
-        stride=(max(height, width) - 1) / (N - 1) * stride,
-        variance=ops.exp(ops.clip(variance, -wide, wide)),
-        intensity=ops.exp(ops.clip(intensity, -most, most)),
+        stride=widest_stride * ops.exp(log_stride),
+        variance=ops.exp(log_variance),
+        intensity=ops.exp(log_intensity),
     )
 
 
@@ -78,10 +82,9 @@ def filter_bank(centre, stride, variance, N, size):
 
 def filters(window: Window, N, height, width):
     """Return F_Y (B, N, H) and F_X (B, N, W)."""
-    stride = window.stride
-    variance = window.variance
-    F_y = filter_bank(window.y, stride, variance, N, height)
-    return F_y, filter_bank(window.x, stride, variance, N, width)
+    F_y = filter_bank(window.y, window.stride, window.variance, N, height)
+    F_x = filter_bank(window.x, window.stride, window.variance, N, width)
+    return F_y, F_x
 
 
 def read_patch(image, window: Window, N):

@@ -63,6 +63,7 @@ class Draw(SiblingModel):
         self.generator = keras.random.SeedGenerator(seed)
         s = self.settings
         pixels = height * width
+        # 31 bits, because an Lstm also uses the seed after its own.
         seeds = [int(k) for k in np.random.SeedSequence(seed).generate_state(6) // 2]
         kernels = [keras.initializers.GlorotUniform(k) for k in seeds]
         seen = 2 * s.read**2 if s.attention else pixels
@@ -73,7 +74,7 @@ class Draw(SiblingModel):
         self.decoder = Lstm(s.latent, s.width, seeds[3], name="decoder")
         self.to_patch = Affine(s.width, written, "to_patch", kernels[4])
         if s.attention:
-            # Zero at the start: a window on the whole picture.
+            # Kernels of zeros: at first a window is on the whole picture.
             self.to_read = Affine(s.width, PARAMETERS, "to_read")
             self.to_read.bias.assign([0, 0, 0, np.log(s.read_start), 0])
             self.to_write = Affine(s.width, PARAMETERS, "to_write")
@@ -238,12 +239,12 @@ class WindowClassifier(DigitClassifier):
     def __init__(self, settings, canvas, classes=10, seed=0, names=(), **kwargs):
         super().__init__(settings, canvas, classes, seed, names, **kwargs)
         s = self.settings
-        self.glimpses = self.settings.steps
+        self.glimpses = s.steps
         seeds = [int(k) for k in np.random.SeedSequence(seed).generate_state(2) // 2]
         self.core = Lstm(s.read**2, s.width, seeds[0], name="core")
         kernel = keras.initializers.GlorotUniform(seeds[1])
         self.act = Affine(s.width, classes, "act", kernel)
-        # Zero at the start: a window on the whole picture.
+        # A kernel of zeros: at first the window is on the whole picture.
         self.to_read = Affine(s.width, PARAMETERS, "to_read")
         self.built = True
 

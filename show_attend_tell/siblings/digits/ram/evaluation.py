@@ -50,7 +50,7 @@ def measure(run: Measured[DigitExperiment]) -> Report:
     images, labels = held_out_pictures(run.data, run.experiment.data, run.split)
     predict = Predictor(model)
     figures = []
-    look = predict.usual_look
+    look = predict.default_look
     seeds = SEEDS if predict.looks else (0,)
     found = [predict(images, look, seed) for seed in seeds]
     errors = [seen.errors(labels) for seen in found]

@@ -38,19 +38,20 @@ take h_t as f_l does, and only REINFORCE trains them.
   z_t = f_s(h_t) stops at tau = t, and the class is that of softmax(W h_tau); the last
   glimpse always stops. A glimpse costs c, so that R = [the class is right] - c tau.
 
-Both flags must go on being tried. A policy that never stops, as classes after few
-glimpses are wrong at first, would not find out that they have become right. Therefore
-back-propagation trains the class after each glimpse, by the mean of -log p(y | h_t)
-over t = 1 .. tau, and REINFORCE's term has + decay/2 sum_t z_t^2, which draws flags
-that are hardly ever tried back: their own gradient vanishes as sigmoid'(z).
+The policy must keep exploring both values of the flag. Classes after few glimpses are
+wrong at first, so the policy learns never to stop, and would not notice when these
+classes become right. Two terms prevent this. Back-propagation trains the class after
+each glimpse, by the mean of -log p(y | h_t) over t = 1 .. tau. REINFORCE's term has
++ decay/2 sum_t z_t^2, which pulls saturated logits back to 0: their own gradient
+vanishes with sigmoid'(z).
 
-What the policy draws from h_t is one decision, with the probability::
+Place, zoom and flag sampled from h_t are one decision, with the log-probability::
 
     log pi_t = log p(a_t) + (1 - a_t) (log N(l~_{t+1}) + log N(v~_{t+1}))
 
-The sums over t end at tau. As b_t predicts what is still to come, it is compared with
-R_t = R + c t, which leaves out the price that is already paid; the other baselines
-predict R. The whole batch takes T glimpses; those after tau count nowhere.
+The sums over t end at tau. The learned baseline b_t predicts the rest of the episode,
+so its target is R_t = R + c t, without the price already paid; the other baselines
+predict R. All rows of a batch take T glimpses; every term ignores glimpses after tau.
 """
 
 import collections
@@ -351,6 +352,8 @@ class RecurrentAttention(DigitClassifier):
         if self.settings.baseline == "learned":
             squares = made * ops.square(difference)
             terms["baseline_error"] = ops.sum(squares, axis=1) / 2
+        # REINFORCE, Eq. (2) and (3): the advantage R - b is a constant, so that only
+        # log pi has a gradient, and the baseline learns from its own term alone.
         advantages = ops.stop_gradient(made * difference)
         weighed = advantages * outputs["log_probs"]
         terms["reinforce"] = -ops.sum(weighed, axis=1)

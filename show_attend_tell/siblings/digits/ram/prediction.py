@@ -47,12 +47,13 @@ class Predictor:
     def __init__(self, model: DigitClassifier):
         self.model = model
         self.looks = isinstance(model, RecurrentAttention)
+        # Two graphs, because the model branches on `at_random` in Python.
         self._policy = compiled(self._classify, model)
         at_random = functools.partial(self._classify, at_random=True)
         self._random = compiled(at_random, model)
 
     @property
-    def usual_look(self) -> Look | None:
+    def default_look(self) -> Look | None:
         """How the model chooses places by its settings; None if it has no places."""
         if not self.looks:
             return None

@@ -91,7 +91,7 @@ class ClassificationTask(SiblingTask[Digits | Pictures]):
             self._predictor = Predictor(model)
         predict = self._predictor
         images, labels = self.pictures
-        seen = predict(images, predict.usual_look)
+        seen = predict(images, predict.default_look)
         self._shown = seen
         error = seen.errors(labels)
         scores = {"accuracy": 100 - error, "error": error}
@@ -99,7 +99,7 @@ class ClassificationTask(SiblingTask[Digits | Pictures]):
             scores["glimpses"] = float(seen.glimpses.mean())
             price = self.experiment.glimpse.price
             scores["reward"] = (1 - error / 100) - price * scores["glimpses"]
-        if predict.usual_look == "mean":
+        if predict.default_look == "mean":
             scores["error_sampled"] = predict(images, "sampled").errors(labels)
         return scores
 
