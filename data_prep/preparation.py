@@ -132,7 +132,7 @@ class Preparation:
         problems.write_listing(listing)
         if self.refuse and problems:
             raise DataError(
-                f"refused because of {len(problems)} problems: "
+                f"refused because of {plural(len(problems), 'problem')}: "
                 f"{'; '.join(problems.summary())}; correct the items listed in "
                 f"{listing}, or pass --on-problem skip"
             )

@@ -18,6 +18,7 @@ from show_attend_tell.data.vocabulary import (
     UNKNOWN,
     Vocabulary,
     tokenize,
+    tokenize_as_written,
 )
 from show_attend_tell.runtime.errors import DataError
 
@@ -112,7 +113,7 @@ def _vocabulary(
             "no training captions: the split 'train' must have photos with captions; "
             "check the lists of photos"
         )
-    unfit = _notes_of_captions(texts, captions)
+    unfit = _notes_of_captions(texts)
     notes += unfit
     try:
         vocabulary = Vocabulary.build(
@@ -125,12 +126,11 @@ def _vocabulary(
     return vocabulary, 1 - unknown / total
 
 
-def _notes_of_captions(texts: list[str], captions: list[list[str]]) -> list[str]:
+def _notes_of_captions(texts: list[str]) -> list[str]:
     """Return a sentence for each reason why captions cannot be learnt word by word.
 
     Args:
         texts: the captions as written.
-        captions: their words.
     """
     notes = []
     single = sum(len(text.split()) == 1 for text in texts)
@@ -143,11 +143,13 @@ def _notes_of_captions(texts: list[str], captions: list[list[str]]) -> list[str]
                 "PyThaiNLP"
             )
         notes.append(f"{single} of {len(texts)} captions are one word; {remedy}")
-    control = sum(not set(SPECIAL).isdisjoint(words) for words in captions)
+    # As written: the default tokenizer splits <start> into "<", "start" and ">".
+    written = map(tokenize_as_written, texts)
+    control = sum(not set(SPECIAL).isdisjoint(words) for words in written)
     if control:
         notes.append(
             f"{control} of {len(texts)} captions have a control token, such as "
-            "<start>; it counts as an unknown word: remove it from the captions"
+            "<start>; here it is text of the caption: remove it from the captions"
         )
     return notes
 

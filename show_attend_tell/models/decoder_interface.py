@@ -122,7 +122,13 @@ class CaptionDecoder(Protocol):
         """Return the tensors that are computed once per photo, from (P, L, D)."""
 
     def read(self, tokens, memory, dropouts, parts, selection=SOFT, samples=1) -> dict:
-        """Return the outputs of ``Captioner.teacher_force`` for given words (B, T)."""
+        """Read given words (B, T), y_0 .. y_{T-1}, with :meth:`memory` of their photos.
+
+        Returns:
+            ``logits`` (B, T, K), ``alpha`` (B, T, L) and ``beta`` (B, T), ones without
+            a gate. A `selection` other than SOFT and more than one of `samples` reach
+            only decoders with ``selects_locations``, see ``Captioner.call``.
+        """
 
     def head_weights(self, tokens, memory, bias=None) -> Any:
         """Return attention by layer and head, (B, N, H, T, L); None without heads."""

@@ -292,9 +292,10 @@ def test_too_rare_words_of_a_language_without_spaces_have_their_remedy(tmp_path)
         prepare_folder(tmp_path, ["一只狗在跑。", "两个男人在跑"], min_count=2)
 
 
-def test_control_tokens_in_captions_are_counted(tmp_path):
+@pytest.mark.parametrize("punctuation", ["drop", "keep"])
+def test_control_tokens_in_captions_are_counted(tmp_path, punctuation):
     captions = ["<start> a dog <end>", "a cat"]
-    report = prepare_folder(tmp_path, captions, punctuation="keep")
+    report = prepare_folder(tmp_path, captions, punctuation=punctuation)
     (note,) = report.problems.notes
     assert note.startswith("1 of 2 captions have a control token")
 

@@ -226,7 +226,10 @@ def _require_classes(
 def _require_both(
     data: Path, labels: dict[str, list[int]], names: tuple[str, ...], problems: Problems
 ) -> None:
-    """Raise a DataError unless each class trains, and a picture validates."""
+    """Raise a DataError unless each class trains, and a picture validates.
+
+    A class that does not validate is noted.
+    """
     skipped = "".join(f"; skipped: {line}" for line in problems.summary())
     absent = set(range(len(names))).difference(labels["train"])
     if absent:
@@ -237,6 +240,13 @@ def _require_both(
     if not labels["val"]:
         raise DataError(
             f"{data}: no picture to validate with can be read{skipped}; add pictures"
+        )
+    missing = sorted(set(range(len(names))).difference(labels["val"]))
+    if missing:
+        more = f" (and {len(missing) - 1} more)" if missing[1:] else ""
+        problems.notes.append(
+            f"no picture of {quote(names[missing[0]])}{more} validates, so that the "
+            "model is chosen without it; add pictures that can be read"
         )
 
 

@@ -9,6 +9,7 @@ from PIL import Image
 from refusals import refused
 
 from data_prep.prepare import prepare
+from data_prep.sources.tables import hash_order
 from show_attend_tell.runtime.errors import DataError, ModelFileError
 from show_attend_tell.siblings.digits.class_folders import (
     read_pictures,
@@ -126,6 +127,17 @@ def test_pictures_with_problems_are_skipped_and_named(tmp_path):
     with refused(DataError, "refused because of 2 problems"):
         prepare(experiment(), folder, tmp_path, on_problem="refuse")
     assert (tmp_path / "own" / "pictures.npz").read_bytes() == before
+
+
+def test_a_class_whose_validation_picture_cannot_be_read_is_noted(tmp_path):
+    folder = make_classes(tmp_path / "data")
+    first = hash_order(["new/0.png", "new/1.png"])[0]  # validates
+    for name in ("new/0.png", "new/1.png"):
+        make_file(folder / name, "no picture" if name == first else picture(9))
+    lines = prepare(experiment(), folder, tmp_path).lines()
+    assert [line for line in lines if "no picture of 'new' validates" in line]
+    with refused(DataError, "refused because of 1 problem:"):
+        prepare(experiment(), folder, tmp_path, on_problem="refuse")
 
 
 @pytest.mark.parametrize(
