@@ -15,6 +15,7 @@ from mkdocs.structure.files import File
 ROOT = Path(__file__).resolve().parents[1]
 OUTSIDE = (
     "experiments/README.md",
+    "experiments/labels/README.md",
     "benchmarks/README.md",
     "SECURITY.md",
     "show_attend_tell/models/weights/MODEL_CARD.md",
