@@ -4,6 +4,7 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from show_attend_tell.runtime.errors import plural
 
@@ -19,38 +20,45 @@ MAX_PEAK = 0.9  # attention_peak above which attention counts as collapsed
 MAX_REPETITION = 0.5  # share of the photos above which one caption counts as a fault
 
 
+@dataclass(frozen=True)
+class MonitoredLoss:
+    """The value by which a :class:`LossMonitor` judges a training.
+
+    By default it is ``word_loss``, the mean of -log p of a word: unlike the loss of
+    REINFORCE and of self-critical training it is positive and has a scale.
+
+    Attributes:
+        classes: number K of words of the vocabulary, or of other classes.
+        key: its name among the values of an update.
+        noun: its name in an error.
+        inputs: the name of the training's inputs in an error.
+    """
+
+    classes: int
+    key: str = "word_loss"
+    noun: str = "loss per word"
+    inputs: str = "features"
+
+
 class LossMonitor:
     """Raise an error when the loss of training is not finite or stays far too large.
 
-    The monitor measures ``word_loss``, the mean of -log p of a word: unlike the loss of
-    REINFORCE and of self-critical training it is positive and has a scale. It compares
-    the value with the value of the first update, or with log K, the value of uniform
-    probabilities, if log K is larger.
+    The monitor compares the monitored loss with its value of the first update, or with
+    log K, the value of uniform probabilities, if log K is larger.
 
     Args:
-        words: number of words K of the vocabulary, or of other classes.
+        monitored: the loss to measure.
         warmup: updates in which a large loss is accepted.
-        first: ``word_loss`` of the first update, None before it.
-        key: name of the value to measure.
-        noun: name of the value in an error.
-        inputs: name of the inputs in an error.
+        first: the monitored loss of the first update, None before it.
     """
 
     def __init__(
-        self,
-        words: int,
-        warmup: int,
-        first: float | None = None,
-        key: str = "word_loss",
-        noun: str = "loss per word",
-        inputs: str = "features",
+        self, monitored: MonitoredLoss, warmup: int, first: float | None = None
     ):
         self.first = first
+        self._monitored = monitored
         self._warmup = warmup
-        self._uniform = math.log(words)
-        self._key = key
-        self._noun = noun
-        self._inputs = inputs
+        self._uniform = math.log(monitored.classes)
         self._high_since: int | None = None  # the update
 
     def is_due(self, step: int) -> bool:
@@ -64,22 +72,25 @@ class LossMonitor:
             FloatingPointError: training has diverged.
         """
         loss = float(values["loss"])
-        words = float(values[self._key])
-        if not (math.isfinite(loss) and math.isfinite(words)):
-            cause = f"; the {self._inputs} may be damaged" if self.first is None else ""
+        measured = float(values[self._monitored.key])
+        if not (math.isfinite(loss) and math.isfinite(measured)):
+            cause = ""
+            if self.first is None:
+                cause = f"; the {self._monitored.inputs} may be damaged"
             raise FloatingPointError(f"the loss of update {step} is {loss}{cause}")
         if self.first is None:
-            self.first = words
-        if words <= max(HIGH_LOSS * self.first, self._uniform) or step <= self._warmup:
+            self.first = measured
+        is_high = measured > max(HIGH_LOSS * self.first, self._uniform)
+        if not is_high or step <= self._warmup:
             self._high_since = None
             return
         if self._high_since is None:
             self._high_since = step
-        extreme = words > EXTREME_LOSS * max(self.first, self._uniform)
+        extreme = measured > EXTREME_LOSS * max(self.first, self._uniform)
         if extreme or step - self._high_since >= HIGH_UPDATES:
             raise FloatingPointError(
-                f"the {self._noun} is {words:.3g} at update {step}; at the first "
-                f"update it was {self.first:.3g}"
+                f"the {self._monitored.noun} is {measured:.3g} at update {step}; at "
+                f"the first update it was {self.first:.3g}"
             )
 
 

@@ -27,7 +27,7 @@ from show_attend_tell.training.checkpoint import (
     restore_checkpoint,
     save_checkpoint,
 )
-from show_attend_tell.training.divergence import LossMonitor
+from show_attend_tell.training.divergence import LossMonitor, MonitoredLoss
 from show_attend_tell.training.event_log import cut_events
 from show_attend_tell.training.optimizer import bounded, make_optimizer
 from show_attend_tell.training.step import is_out_of_memory
@@ -63,7 +63,7 @@ class Task:
         objective: has the number of ``steps`` in an epoch, the number of ``graphs``
             compiled so far, and ``updates(epoch, start)``, which applies the updates of
             an epoch from number `start` on and yields the values to log.
-        monitored: arguments of the :class:`LossMonitor` that checks its loss.
+        monitored: the loss by which a training that diverges is stopped.
         starts_trained: whether to validate the initial model.
         start_counts: whether the initial model may be the best.
         digest: digest of what must not change before the training is resumed.
@@ -77,7 +77,7 @@ class Task:
 
     other: str
     model: keras.Model
-    monitored: Mapping[str, object]
+    monitored: MonitoredLoss
     objective: Any
     digest: str
     starts_trained = False
@@ -164,7 +164,7 @@ class Trainer:
         chief = self.workers.is_chief
         warmup = self.settings.warmup_steps
         first = position.first_loss
-        self.losses = LossMonitor(warmup=warmup, first=first, **self.task.monitored)
+        self.losses = LossMonitor(self.task.monitored, warmup, first)
         bar = progress_bar(
             self.total_steps, "step", done=position.step, shown=progress and chief
         )

@@ -30,7 +30,11 @@ from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import TrainingError, plural
 from show_attend_tell.runtime.untrusted import reading
 from show_attend_tell.training.distillation import make_distillation
-from show_attend_tell.training.divergence import CaptionMonitor, fault_of_metric
+from show_attend_tell.training.divergence import (
+    CaptionMonitor,
+    MonitoredLoss,
+    fault_of_metric,
+)
 from show_attend_tell.training.initial_model import copy_weights, extend_vocabulary
 from show_attend_tell.training.loop import Summary, Task, Trainer
 from show_attend_tell.training.maximum_likelihood import Likelihood
@@ -148,7 +152,7 @@ class CaptionTask(Task):
             vocabulary = extend_vocabulary(path, initial.captioner, vocabulary)
         self.digest = _digest(json.dumps(vocabulary.words))
         self.model = self._build(vocabulary)
-        self.monitored = {"words": len(vocabulary)}
+        self.monitored = MonitoredLoss(classes=len(vocabulary))
         self._initialise(initial)
         self.objective = self._make_objective(readers, runs_folder, workers)
         if self.model.hard_attention is not None:

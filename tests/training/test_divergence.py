@@ -23,6 +23,7 @@ from show_attend_tell.training.divergence import (
     HIGH_UPDATES,
     CaptionMonitor,
     LossMonitor,
+    MonitoredLoss,
     fault_of_metric,
 )
 from show_attend_tell.training.train import CaptionTask
@@ -36,7 +37,7 @@ def values(words):
 
 def feed(losses, warmup=0):
     """Check losses of updates 1, 20, 40...; return the update that is refused."""
-    monitor = LossMonitor(WORDS, warmup)
+    monitor = LossMonitor(MonitoredLoss(WORDS), warmup)
     for number, loss in enumerate(losses):
         step = max(number * CHECK_INTERVAL, 1)
         try:
@@ -49,7 +50,8 @@ def feed(losses, warmup=0):
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("which", ["loss", "word_loss"])
 def test_a_loss_that_is_not_finite_is_refused(value, which):
-    monitor, bad = LossMonitor(WORDS, warmup=10**6), {**values(3.0), which: value}
+    monitor = LossMonitor(MonitoredLoss(WORDS), warmup=10**6)
+    bad = {**values(3.0), which: value}
     with pytest.raises(FloatingPointError, match="features may be damaged"):
         monitor.check(1, bad)
     monitor.check(1, values(3.0))
@@ -82,7 +84,7 @@ def test_a_loss_below_that_of_a_uniform_guess_is_never_high():
 
 
 def test_a_resumed_monitor_compares_with_the_first_loss_of_the_run():
-    resumed = LossMonitor(WORDS, 0, first=4.0)
+    resumed = LossMonitor(MonitoredLoss(WORDS), 0, first=4.0)
     assert not resumed.is_due(CHECK_INTERVAL + 1)
     assert resumed.is_due(2 * CHECK_INTERVAL)
     with pytest.raises(FloatingPointError, match="at the first update it was 4"):

@@ -13,6 +13,7 @@ from show_attend_tell.config.fields import OptimiserSettings
 from show_attend_tell.config.runs import CHECKPOINT, MODEL
 from show_attend_tell.reference.tensor_file import write_tensors
 from show_attend_tell.runtime.progress import ProgressBar
+from show_attend_tell.training.divergence import MonitoredLoss
 from show_attend_tell.training.loop import Trainer
 from show_attend_tell.training.optimizer import make_optimizer
 
@@ -33,7 +34,7 @@ class Counting:
     metric, other = "bound", "another task"
     starts_trained = start_counts = False
     digest, graphs, steps = "", 1, STEPS
-    monitored = {"words": 10, "key": "nats"}
+    monitored = MonitoredLoss(10, key="nats")
     data_digests = {}
     check_result = mock.Mock()
 

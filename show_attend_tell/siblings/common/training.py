@@ -1,4 +1,8 @@
-"""Train a model on every example once an epoch: the updates and the compiled step."""
+"""Train RAM, DRAW and the reader with the loop of the captioner.
+
+:class:`SiblingTask` has their batches and updates; a subclass adds the training step
+and the validation of one model.
+"""
 
 import abc
 from collections.abc import Callable, Iterator
@@ -76,7 +80,8 @@ class SiblingTask(Task, abc.ABC, Generic[Data]):
         path, initial = cls.models.load_initial(source, runs_folder)
         task = cls(experiment, cls.fit_data(data, initial), validation)
         cls.models.set_weights_from(initial, path, task.model)
-        task.starts_trained = task.start_counts = True
+        task.starts_trained = True
+        task.start_counts = True
         return task
 
     @classmethod

@@ -21,7 +21,6 @@ from show_attend_tell.siblings.words.augmentation import (
 from show_attend_tell.siblings.words.data import (
     PAD,
     STEPS,
-    TOKENS,
     WordData,
     encode_words,
     read_split,
@@ -35,6 +34,7 @@ from show_attend_tell.siblings.words.models import READERS
 from show_attend_tell.siblings.words.reading import Reading, best_readings
 from show_attend_tell.siblings.words.settings import ReadExperiment
 from show_attend_tell.siblings.words.step import reading_step
+from show_attend_tell.training.divergence import MonitoredLoss
 from show_attend_tell.training.tensorboard_log import CurveLog
 
 SHOWN = 4  # validation crops whose attention is shown in TensorBoard
@@ -67,19 +67,18 @@ class ReadTask(SiblingTask[WordData]):
     other = "other words"
     models = READERS
     read_split = staticmethod(read_split)
-    monitored = {
-        "words": len(TOKENS),
-        "key": "character_loss",
-        "noun": "loss per character",
-        "inputs": "crops",
-    }
 
     def __init__(
         self, experiment: ReadExperiment, data: WordData, validation: WordData
     ):
         super().__init__(experiment, data, validation)
         self.targets = encode_words(data.words, data.characters)  # (N, 24)
-        self.monitored = self.monitored | {"words": len(tokens_of(data.characters))}
+        self.monitored = MonitoredLoss(
+            classes=len(tokens_of(data.characters)),
+            key="character_loss",
+            noun="loss per character",
+            inputs="crops",
+        )
         self._search: Searcher | None = None
         self._readings: list[Reading] = []  # of the last validation
 

@@ -253,10 +253,8 @@ def test_drawing_in_more_steps_starts_from_the_weights_of_fewer(runs, work, tmp_
 
 @EVERY_SIBLING
 def test_a_loss_that_is_not_finite_stops_training(work, tmp_path, monkeypatch, name):
-    key = SIBLINGS[name].task.monitored["key"]
-
     def updates(self, *position):
-        yield {"loss": np.nan, key: np.nan}
+        yield {"loss": np.nan, self.monitored.key: np.nan}
 
     monkeypatch.setattr(shared.SiblingTask, "updates", updates)
     inputs = {"ram": "pictures", "draw": "digits", "words": "crops"}[name]

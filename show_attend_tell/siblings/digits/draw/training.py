@@ -23,6 +23,7 @@ from show_attend_tell.siblings.digits.draw.figures import canvas_strip, sample_g
 from show_attend_tell.siblings.digits.draw.model import Draw
 from show_attend_tell.siblings.digits.draw.models import GENERATORS
 from show_attend_tell.siblings.digits.settings import GenerationExperiment
+from show_attend_tell.training.divergence import MonitoredLoss
 from show_attend_tell.training.step import model_step
 from show_attend_tell.training.tensorboard_log import CurveLog
 
@@ -37,7 +38,8 @@ class GenerationTask(SiblingTask[Digits]):
     other = "other digits"
     models = GENERATORS
     read_split = staticmethod(read_split)
-    monitored = {"words": 2, "key": "loss", "noun": "bound in nats", "inputs": "digits"}
+    # A bound in nats has no number of classes; a pixel has the two classes 0 and 1.
+    monitored = MonitoredLoss(2, key="loss", noun="bound in nats", inputs="digits")
 
     def __init__(
         self, experiment: GenerationExperiment, data: Digits, validation: Digits

@@ -13,7 +13,6 @@ from show_attend_tell.siblings.common.training import (
 )
 from show_attend_tell.siblings.digits.class_folders import Pictures
 from show_attend_tell.siblings.digits.data import (
-    CLASSES,
     Digits,
     held_out_pictures,
     make_pictures,
@@ -27,6 +26,7 @@ from show_attend_tell.siblings.digits.ram.figures import (
 from show_attend_tell.siblings.digits.ram.models import CLASSIFIERS
 from show_attend_tell.siblings.digits.ram.prediction import Prediction, Predictor
 from show_attend_tell.siblings.digits.settings import DigitExperiment
+from show_attend_tell.training.divergence import MonitoredLoss
 from show_attend_tell.training.step import model_step
 from show_attend_tell.training.tensorboard_log import CurveLog
 
@@ -40,12 +40,6 @@ class ClassificationTask(SiblingTask[Digits | Pictures]):
     other = "other digits"
     models = CLASSIFIERS
     read_split = staticmethod(read_split)
-    monitored = {
-        "words": CLASSES,
-        "key": "cross_entropy",
-        "noun": "cross entropy",
-        "inputs": "pictures",
-    }
 
     def __init__(
         self,
@@ -54,7 +48,12 @@ class ClassificationTask(SiblingTask[Digits | Pictures]):
         validation: Digits | Pictures,
     ):
         super().__init__(experiment, data, validation)
-        self.monitored = self.monitored | {"words": len(data.names)}
+        self.monitored = MonitoredLoss(
+            classes=len(data.names),
+            key="cross_entropy",
+            noun="cross entropy",
+            inputs="pictures",
+        )
         self.pictures = held_out_pictures(validation, experiment.data, "val")
         self._predictor: Predictor | None = None
         self._shown: Prediction | None = None  # of the last validation
