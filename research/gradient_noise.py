@@ -111,9 +111,9 @@ def enumerator(model, locations, length):
 
     @tf.function(autograph=False)
     def enumerate_part(a, inputs, targets):
-        a, inputs, targets = (
-            ops.repeat(x, len(one_hot), 0) for x in (a, inputs, targets)
-        )
+        a = ops.repeat(a, len(one_hot), 0)
+        inputs = ops.repeat(inputs, len(one_hot), 0)
+        targets = ops.repeat(targets, len(one_hot), 0)
         chosen = ops.tile(one_hot, (PART, 1, 1))  # (PART L^T, T, L)
         with tf.GradientTape() as tape:
             x = {"annotations": a, "tokens": inputs}
@@ -131,7 +131,8 @@ def enumerator(model, locations, length):
             enumerate_part(*(x[k : k + PART] for x in batch))
             for k in range(0, BATCH, PART)
         ]
-        log_p, reached = (np.concatenate([p[i] for p in parts]) for i in range(2))
+        log_p = np.concatenate([part[0] for part in parts])
+        reached = np.concatenate([part[1] for part in parts])
         return log_p, reached, sum(flat(part[2]) for part in parts)
 
     return enumerate_batch
@@ -174,8 +175,12 @@ def measure(grid, length, trained, kinds, updates):
     exact = enumerator(probe, grid**2, length)
     samplers = {}
     for kind in kinds:
-        hard = {"baseline": "samples"} if kind == "other samples" else {}
-        for samples in (1, 5, 20)[kind == "other samples" :]:
+        hard = {}
+        numbers = (1, 5, 20)
+        if kind == "other samples":
+            hard = {"baseline": "samples"}
+            numbers = (5, 20)  # a single sample has no others
+        for samples in numbers:
             model = build(words, width, grid, **PLAIN, samples=samples, **hard)
             samplers[kind, samples] = model, sampler(model)
     for name, settings in trained.items():

@@ -13,8 +13,12 @@ from show_attend_tell.runtime.untrusted import ZIP_FAULTS, as_value_error
 # the header of an array as Python, and allocates what the header states.
 _FAULTS = (
     *ZIP_FAULTS,
-    *(SyntaxError, tokenize.TokenError, TypeError, IndexError),
-    *(MemoryError, OverflowError),
+    SyntaxError,
+    tokenize.TokenError,
+    TypeError,
+    IndexError,
+    MemoryError,
+    OverflowError,
 )
 
 

@@ -26,7 +26,8 @@ def _check_suffix(context, parameter, value: Path) -> Path:
 
 @click.command(cls=Verb)
 @click.option(
-    *("--experiment", "-e"),
+    "--experiment",
+    "-e",
     metavar="NAME|FILE",
     help="Shipped experiment that generates, or a .toml file: draw with the model of "
     "its run. By default the model in the package.",

@@ -37,9 +37,10 @@ from show_attend_tell.models.lstm.attention import attend
 from show_attend_tell.siblings.common.layers import Cell
 from show_attend_tell.siblings.words.data import STEPS, TOKENS
 
-_TOKENS = len(TOKENS)  # of the usual alphabet
-# The layer that receives I.
-_FED = {"rnn1_start": 1, "rnn1": 1, "rnn2": 1, "rnn2_factored": 2}
+_TOKENS = len(TOKENS)  # of the default alphabet
+# The recurrent layers that receive I, the features of the whole crop.
+_FEATURES_ENTER_FIRST = ("rnn1_start", "rnn1", "rnn2")
+_FEATURES_ENTER_SECOND = ("rnn2_factored",)
 
 
 class Memory(NamedTuple):
@@ -161,7 +162,8 @@ class WordDecoder(MatrixLayer):
         state = {**state, "t": t + 1}
         if self.first is None:
             chosen = ops.one_hot(t, STEPS, dtype="float32")  # (B, W, T)
-            return ops.matmul(chosen, memory.projected), state, chosen[..., :1] * 0 + 1
+            alpha = ops.ones_like(chosen[..., :1])
+            return ops.matmul(chosen, memory.projected), state, alpha
         gates = self._gates_of_first(tokens, t, memory)  # (B, W, gates)
         state["first"] = self.first.step(gates, state["first"])
         s = state["first"][0]  # (B, W, n)
@@ -172,17 +174,12 @@ class WordDecoder(MatrixLayer):
             s = state["second"][0]
         return self._logits(s), state, alpha
 
-    @property
-    def _fed(self):
-        """The layer that receives I; 0 with attention."""
-        return _FED.get(self.settings.decoder, 0)
-
     def _gates_of_first(self, tokens, t, memory):
         """Return the inputs of the first layer for characters (B, T or W) at steps."""
         # A product, because the gradient of `ops.take` is slow under XLA.
         chosen = ops.one_hot(tokens, self.tokens, dtype="float32")
         gates = self.first.project(ops.matmul(chosen, self.embedding))
-        if self._fed != 1:
+        if self.settings.decoder not in _FEATURES_ENTER_FIRST:
             return gates
         fed = ops.expand_dims(memory.projected, 1)  # (B, 1, gates)
         if self.settings.decoder == "rnn1_start":
@@ -196,7 +193,7 @@ class WordDecoder(MatrixLayer):
         """Return the inputs of the second layer, and alpha, for s1 (B, T or W, n)."""
         gates = self.second.project(s)
         if self.settings.decoder != "attention":
-            if self._fed == 2:
+            if self.settings.decoder in _FEATURES_ENTER_SECOND:
                 gates = gates + ops.expand_dims(memory.projected, 1)
             return gates, ops.ones_like(s[..., :1])
         query = ops.matmul(s, self.w_s)  # (B, T, A) or (B, T, F)

@@ -50,19 +50,20 @@ def measure(
     words = None if lexicon is None else Lexicon.load(lexicon, characters)
     search = Searcher(run.model, beam, lexicon=words)
     readings = best_readings(search, data.images)
-    how = "greedy" if beam == 1 else f"beam {beam}"
-    listed = "without a lexicon"
+    search_name = "greedy" if beam == 1 else f"beam {beam}"
+    lexicon_use = "without a lexicon"
     if lexicon is not None:
-        listed = "then the nearest word of a lexicon"
+        lexicon_use = "then the nearest word of a lexicon"
     scores = {
         "data": name,
         "words": len(data),
         **score_words([reading.word for reading in readings], data.words),
-        "measured": f"{how}, capitals as small letters, {listed}",
+        "measured": f"{search_name}, capitals as small letters, {lexicon_use}",
     }
-    usual = beam == 1 and lexicon is None and split in ("val", "test")
-    suffix = "" if usual else f"-beam-{beam}" + "-lexicon" * (lexicon is not None)
-    if not usual or name != trained_on:
+    suffix = ""
+    if beam != 1 or lexicon is not None or split not in ("val", "test"):
+        suffix = f"-beam-{beam}" if lexicon is None else f"-beam-{beam}-lexicon"
+    if suffix or name != trained_on:
         suffix = f"-{name}-{split}{suffix}"
     folder = run.folder / f"figures{suffix}"
     figures = []

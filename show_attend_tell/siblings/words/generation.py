@@ -35,8 +35,13 @@ from show_attend_tell.siblings.words.model import (
 )
 
 BATCH = 64  # crops per search
-_RULES = {"start_id": START, "end_id": END, "pad_id": PAD, "forbidden": (PAD, START)}
-_RULES |= {"max_words": STEPS}
+_RULES = {  # of a search, in which characters take the place of words
+    "start_id": START,
+    "end_id": END,
+    "pad_id": PAD,
+    "forbidden": (PAD, START),
+    "max_words": STEPS,
+}
 
 
 class Lexicon:

@@ -22,6 +22,14 @@ from show_attend_tell.siblings.common.settings import SiblingTrainingSettings
 
 _VALIDATION = {"words": 2000, "iiit5k": 400, "word_table": 0}
 _RENDERED = ("count", "fonts", "words", "photos", "seed")  # keys of rendered words
+# Keys that a source has no use for.
+_IGNORED = {
+    "words": (),
+    "iiit5k": _RENDERED,
+    "word_table": (*_RENDERED, "validation"),
+}
+
+Channels = Annotated[tuple[Width, ...], Field(min_length=1, max_length=6)]
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -53,14 +61,13 @@ class WordSettings:
 
     @model_validator(mode="after")
     def _check_source(self):
-        if self.source != "words":
-            usual = {field.name: field.default for field in dataclasses.fields(self)}
-            for key in (*_RENDERED, *["validation"] * (self.source == "word_table")):
-                if getattr(self, key) != usual[key]:
-                    raise ValueError(
-                        f"{key} must go with source = 'words'. Received: source = "
-                        f"{self.source!r}, {key} = {getattr(self, key)!r}; remove it"
-                    )
+        defaults = {field.name: field.default for field in dataclasses.fields(self)}
+        for key in _IGNORED[self.source]:
+            if getattr(self, key) != defaults[key]:
+                raise ValueError(
+                    f"{key} must go with source = 'words'. Received: source = "
+                    f"{self.source!r}, {key} = {getattr(self, key)!r}; remove it"
+                )
         return self
 
     @property
@@ -102,9 +109,7 @@ class ReaderSettings:
         "recursive_untied"
     )
     iterations: Annotated[int, Field(ge=1, le=16)] = 2
-    channels: Annotated[tuple[Width, ...], Field(min_length=1, max_length=6)] = (
-        *(16, 32, 64, 128),
-    )
+    channels: Channels = (16, 32, 64, 128)
     batch_norm: bool = True
     share_feedforward: bool = True
     decoder: Literal[

@@ -63,9 +63,8 @@ def prepare_rendered_words(preparation: Preparation) -> Prepared:
             and photos.
 
     Raises:
-        DataError: a file or font is absent or malformed, the disk is full, or a worker
-            was killed.
-        DataError: the file of words cannot be read.
+        DataError: a file or font is absent or malformed, the file of words cannot be
+            read, the disk is full, or a worker was killed.
     """
     settings = preparation.experiment.data
     folder = preparation.folder

@@ -113,8 +113,7 @@ def load_words(path: str | Path | None = None) -> WordList:
         path: see :func:`show_attend_tell.siblings.words.data.read_word_file`.
 
     Raises:
-        DataError: the file cannot be read, or has no word.
-        DataError: no list is installed.
+        DataError: the file cannot be read, or has no word; or no list is installed.
     """
     if path is None:
         try:
