@@ -184,7 +184,12 @@ def _reason(error: requests.RequestException) -> str:
     """Return why a request failed, without the names of objects of urllib3."""
     # A MaxRetryError of urllib3, whose text begins with its connection.
     reason = getattr(error.args[0], "reason", None) if error.args else None
-    return one_line(error if reason is None else str(reason).rpartition("): ")[2])
+    if reason is None:
+        return one_line(error)
+    # A ProxyError has the error of the connection to the proxy.
+    cause = getattr(reason, "original_error", reason)
+    text = str(cause).rpartition("): ")[2]
+    return text if cause is reason else f"the proxy: {text}"
 
 
 def _size(path: Path) -> int:

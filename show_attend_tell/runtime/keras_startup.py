@@ -100,6 +100,8 @@ def start_keras() -> None:
             f"{error.name} is not installed; run pip install "
             f"'show-attend-tell[{extra}]'"
         ) from None
+    except SetupError:  # a ValueError, but with a remedy of its own
+        raise
     except (ImportError, ValueError, AttributeError, TypeError) as error:
         # A damaged installation, or values of keras.json that Keras refuses.
         file = keras_file()

@@ -322,6 +322,18 @@ def test_without_a_network_the_address_is_named_in_one_line(
     assert f"{address}: cannot be downloaded: Failed to establish a new con" in line
 
 
+def test_a_proxy_that_does_not_answer_is_named(tmp_path, monkeypatch):
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        proxy = f"http://127.0.0.1:{closed.getsockname()[1]}"
+    monkeypatch.setenv("HTTPS_PROXY", proxy)
+    monkeypatch.setenv("https_proxy", proxy)
+    address = "https://example.invalid/Flickr8k_text.zip"
+    message = f"^{address}: cannot be downloaded: the proxy: Failed to establish a new"
+    with refused(DataError, f"{message}[^()]* refused; check the network"):
+        download_file(RemoteFile(address, None), tmp_path)
+
+
 def test_the_counts_of_flickr8k_are_those_of_its_public_copy():
     counts = download.COUNTS["flickr8k"]
     assert counts == (8091, 40460, {"train": 6000, "val": 1000, "test": 1000})

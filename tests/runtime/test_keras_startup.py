@@ -40,7 +40,8 @@ def test_the_backend_is_the_named_one_or_tensorflow_or_jax(
 )
 def test_another_backend_is_refused(monkeypatch, named, hint):
     monkeypatch.setenv("KERAS_BACKEND", named)
-    with refused(SetupError, f"must be tensorflow or jax. Received: '{named}'{hint}"):
+    message = f"must be tensorflow or jax. Received: '{named}'{hint}; correct it, or"
+    with refused(SetupError, f"^`KERAS_BACKEND` {message} unset it$"):
         keras_startup.start_keras()
 
 
