@@ -37,7 +37,7 @@ NOT_RUN = {
     "fit-reranker": "needs prepared data",
     "average": "needs trained models",
     "draw": "needs a trained run",
-    "render-words": "needs minutes",
+    "render-words": "needs minutes",  # a verb of earlier revisions
     "download": "needs a network",
     "demo": "serves until it is stopped; curl's commands ask it",
 }

@@ -248,10 +248,10 @@ def reached(model, batch, term):
 def test_each_term_reaches_the_weights_that_it_should(rng):
     model, batch = tiny.build(rng), tiny.batch(rng, 16)
     terms = ("cross_entropy", "baseline_error", "reinforce")
-    (words, everything), (baseline, _), (reinforce, _) = (
+    (classes, everything), (baseline, _), (reinforce, _) = (
         reached(model, batch, term) for term in terms
     )
-    assert words == everything - LOCATION - BASELINE
+    assert classes == everything - LOCATION - BASELINE
     assert baseline == BASELINE
     assert reinforce == LOCATION
 
@@ -259,12 +259,12 @@ def test_each_term_reaches_the_weights_that_it_should(rng):
 def test_only_reinforce_reaches_the_networks_of_zoom_and_stop(rng):
     model, batch = tiny.build(rng, **STOP, **BOTH), tiny.batch(rng, 16)
     terms = ("cross_entropy", "baseline_error", "reinforce")
-    (words, everything), (baseline, _), (reinforce, _) = (
+    (classes, everything), (baseline, _), (reinforce, _) = (
         reached(model, batch, term) for term in terms
     )
     policy = LOCATION | ZOOM_WEIGHTS | STOP_WEIGHTS
-    assert words == everything - policy - BASELINE
-    assert "join_zoom/kernel" in words
+    assert classes == everything - policy - BASELINE
+    assert "join_zoom/kernel" in classes
     assert baseline == BASELINE
     assert reinforce == policy
 
@@ -273,8 +273,8 @@ def test_the_policy_reaches_the_core_if_it_shall(rng):
     model = tiny.build(rng, policy_reaches="core")
     reinforce, everything = reached(model, tiny.batch(rng, 16), "reinforce")
     assert reinforce == everything - BASELINE - ACTION
-    words, _ = reached(model, tiny.batch(rng, 16), "cross_entropy")
-    assert not words & LOCATION
+    classes, _ = reached(model, tiny.batch(rng, 16), "cross_entropy")
+    assert not classes & LOCATION
 
 
 def test_a_policy_that_is_always_right_as_expected_has_no_gradient(rng):
