@@ -88,6 +88,11 @@ def _write(
     counts: dict[str, Counter[str]] = {photo.split: Counter() for photo in photos}
     for photo in photos:
         counts[photo.split].update(photos=1, captions=len(photo.captions))
+    if "val" not in counts:
+        problems.notes.append(
+            "no photo has the split val, by which `train` chooses the model: give it "
+            "to some photos before a training"
+        )
     words = len(vocabulary) - len(SPECIAL)
     fact = f"vocabulary: {words:,} words cover {coverage:.2%} of the words of the "
     return Prepared(folder, dict(counts), [fact + "training captions"], problems)

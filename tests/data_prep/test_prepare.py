@@ -296,8 +296,19 @@ def test_too_rare_words_of_a_language_without_spaces_have_their_remedy(tmp_path)
 def test_control_tokens_in_captions_are_counted(tmp_path, punctuation):
     captions = ["<start> a dog <end>", "a cat"]
     report = prepare_folder(tmp_path, captions, punctuation=punctuation)
-    (note,) = report.problems.notes
-    assert note.startswith("1 of 2 captions have a control token")
+    control, validation = report.problems.notes
+    assert control.startswith("1 of 2 captions have a control token")
+    assert validation.startswith("no photo has the split val")
+
+
+def test_photos_to_validate_with_are_not_missed(tmp_path):
+    rows = [(f"{k}.jpg", "a dog", split) for k, split in enumerate(["train", "val"])]
+    for name, *_ in rows:
+        make_file(tmp_path / "data" / name)
+    table = tmp_path / "data" / "captions.csv"
+    make_csv(table, [("file", "caption", "split"), *rows])
+    report = prepare(an_experiment("folder"), tmp_path / "data", tmp_path / "work")
+    assert report.problems.notes == []
 
 
 @pytest.mark.parametrize("source", ["coco", "flickr8k"])
