@@ -14,10 +14,13 @@ _DEFAULTS = frozenset(
     """\
 applemark
 binary comment
+bildschirmfoto
 camera
 capture d'écran
 capture d’écran
+captura de ecrã
 captura de pantalla
+captura de tela
 charset=ascii
 created by imlib
 default
@@ -27,6 +30,7 @@ exif_jpeg_picture_t
 hellomoto
 iclarified
 image
+istantanea schermo
 my beautiful picture
 photo
 picasa
@@ -34,12 +38,15 @@ picture
 samsung
 samsung camera pictures
 scanner
+schermafbeelding
 screenshot
 single
 smart
 sony dsc
 untitled
 x-default
+zrzut ekranu
+снимок экрана
 截屏
 截图
 屏幕快照
@@ -84,6 +91,8 @@ _CAMERA = re.compile(
 _BY_PROGRAM = re.compile(
     r"creator: gd-jpeg.*"
     r"|(?:created|edited|generated) (?:with|in|using) (?-i:[A-Z]).*"
+    # GIMP translates its default comment.
+    r"|(?:erstellt mit|créé avec|creado con|creato con|criado com o|gemaakt met) gimp"
     r"|(?:optimi[sz]ed|compressed|processed) (?:by|with|using) .*"
     r"|file (?:created|written) by .*"
     r"|gif made with .*"

@@ -237,6 +237,7 @@ def locked(path: str | Path, taken: Exception, seconds: float = 0) -> Iterator[N
         raise taken from None
     except OSError as error:
         if error.errno in _NO_LOCKS:
+            path.unlink(missing_ok=True)  # without locks no process can hold it
             raise type(taken)(
                 f"{path.parent}: this file system has no file locks "
                 f"({os.strerror(error.errno)}), without which two processes could "

@@ -184,6 +184,7 @@ BY_CAMERAS = [
     *("<KENOX S1050  / Samsung S1050>", "DCIM\\100MEDIA\\DJI_0001.JPG", "default"),
     *("C:\\Users\\Jane Doe\\Pictures\\a b.jpg", "/storage/emulated/0/DCIM/1.jpg"),
     *("Created with GIMP", "CREATOR: gd-jpeg v1.0 (using IJG JPEG v62), quality = 82"),
+    *("Erstellt mit GIMP", "Captura de tela"),
     *("IMG_20200101_120000", "DSC01234.JPG", "2021:05:18 14:49:23", "oznor", "hdr"),
     *('{"mirror":false,"sensor_type":"front"}', "  \0\0 ", "...", "\1\2\3\4Ab\5\6"),
 ]
@@ -208,12 +209,18 @@ def test_descriptions_by_cameras_are_no_words_in_any_field(tmp_path, text):
     assert MetadataWriter("m").write(photo, "a dog")
 
 
+@pytest.mark.parametrize("text", ["Créé avec GIMP", "Снимок экрана"])
+def test_defaults_in_other_scripts_are_no_words(text):
+    assert is_default(text)
+
+
 @pytest.mark.parametrize(
     "text",
     [
         *("Rex", "Venice", "我和奶奶在喂羊", "Rex at the lake", "my digital camera"),
         *("Anna / Rex at the lake", "Picture of the farm", "Hochzeit", "2 dogs"),
         *("Made by hand, from wool", "Christmas 2019, at home", "Created by Anna"),
+        "Erstellt mit Gimpel und Spatz",
     ],
 )
 def test_words_of_a_person_are_not_taken_for_a_cameras(text):

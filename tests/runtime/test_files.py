@@ -180,6 +180,7 @@ def test_a_file_system_without_locks_is_named_and_nothing_written(
         with locked(tmp_path / "x.lock", taken):
             written.append(1)
     assert not written
+    assert not any(tmp_path.iterdir())  # not even the lock file
 
 
 def test_faults_of_locks_are_told_from_others(tmp_path):
