@@ -336,6 +336,18 @@ class CaptioningPipeline:
 
     def require_calibration(self, request: CaptionRequest) -> None:
         """Raise a CaptionError if tags or a minimum confidence lack a calibration."""
+        wanted = {
+            "tags": request.tags,
+            "min_confidence": request.min_confidence is not None,
+        }
+        option = next((name for name, given in wanted.items() if given), None)
+        if option is not None and isinstance(self.file, tuple):
+            models = " + ".join(file.name for file in self.files)
+            raise CaptionError(
+                f"`{option}` needs one model without mirror images, whose calibration "
+                f"holds. Received: {models}, averaged over models or mirror images; "
+                "name one model and leave out `mirror`, or leave out this option"
+            )
         if request.tags and not self.has_tags:
             raise CaptionError(
                 f"`tags` need a calibration of the model. Received: {self.file}, which "

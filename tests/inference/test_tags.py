@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from show_attend_tell.cli.main import cli
 from show_attend_tell.data.vocabulary import SPECIAL, Vocabulary
 from show_attend_tell.inference.batch import caption_into_file
 from show_attend_tell.inference.metadata import MetadataWriter, sidecar_of
+from show_attend_tell.inference.pipeline import CaptioningPipeline
 from show_attend_tell.inference.request import CaptionRequest
 from show_attend_tell.inference.tags import (
     Tag,
@@ -212,6 +214,17 @@ def test_options_that_contradict_tags_are_one_line(tagged, photo, options, text)
 def test_a_model_without_a_calibration_of_tags_names_the_remedy(photo):
     with refused(CaptionError, "run `show-attend-tell calibrate"):
         tiny_pipeline().caption(photo, tags=True)
+
+
+@pytest.mark.parametrize(
+    "request_", [CaptionRequest(tags=True), CaptionRequest(min_confidence=0.5)]
+)
+def test_mirror_images_and_several_models_have_no_calibration(tagged, request_):
+    several = CaptioningPipeline(
+        tagged.engine, file=(Path("a.safetensors"), Path("b.safetensors"))
+    )
+    with pytest.raises(CaptionError, match=r"one model without mirror .*Received: a\."):
+        several.require_calibration(request_)
 
 
 def test_lines_and_json_have_the_tags(caption_tagged, tagged, photo):
