@@ -11,9 +11,12 @@ from tiny_siblings import MODELS_OF
 from data_prep.prepare import prepare
 from show_attend_tell.cli.captioning import task_of_model, tasks
 from show_attend_tell.cli.main import cli
-from show_attend_tell.config.experiments import shipped_experiments
+from show_attend_tell.config.experiments import (
+    caption_experiment,
+    shipped_experiments,
+)
 from show_attend_tell.runtime import plugins
-from show_attend_tell.runtime.errors import DataError
+from show_attend_tell.runtime.errors import ConfigError, DataError
 
 
 def test_the_package_has_two_plugins():
@@ -39,6 +42,11 @@ def test_every_shipped_experiment_has_a_task():
         if line.startswith("task = ")
     }
     assert named | {"caption"} == tasks().keys()
+
+
+def test_an_experiment_of_another_task_is_no_experiment_with_captions():
+    with pytest.raises(ConfigError, match="whose task is 'classify'"):
+        caption_experiment("ram_mnist")
 
 
 @pytest.mark.parametrize("task", MODELS_OF)
