@@ -158,7 +158,8 @@ def run_together(
             ),
         )
         try:
-            return trainer.fit().return_value
+            result: Any = trainer.fit()  # Ray types the result of its older trainers
+            return result.return_value
         except train.TrainingFailedError as error:
             raise SetupError(
                 f"the workers have failed {_FAILURES + 1} times ({_cause(error)}); "

@@ -30,7 +30,7 @@ from show_attend_tell.training.checkpoint import (
 from show_attend_tell.training.divergence import LossMonitor, MonitoredLoss
 from show_attend_tell.training.event_log import cut_events
 from show_attend_tell.training.optimizer import bounded, make_optimizer
-from show_attend_tell.training.step import is_out_of_memory
+from show_attend_tell.training.step import describe_devices, is_out_of_memory
 from show_attend_tell.training.tensorboard_log import CurveLog
 from show_attend_tell.training.workers import ALONE, Workers
 
@@ -162,6 +162,8 @@ class Trainer:
         self.workers.separate_dropout(self.model)
         position = self.position
         chief = self.workers.is_chief
+        if chief:
+            logger.info("%s: trains on %s", folder, describe_devices())
         warmup = self.settings.warmup_steps
         first = position.first_loss
         self.losses = LossMonitor(self.task.monitored, warmup, first)

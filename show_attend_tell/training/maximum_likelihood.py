@@ -6,7 +6,11 @@ from show_attend_tell.config.settings import Experiment
 from show_attend_tell.data.dataset import CaptionBatches, encode_captions
 from show_attend_tell.data.splits import Split
 from show_attend_tell.models.captioner import Captioner
-from show_attend_tell.training.step import captioner_step, to_device
+from show_attend_tell.training.step import (
+    captioner_step,
+    require_divisible,
+    to_device,
+)
 from show_attend_tell.training.workers import ALONE, Workers
 
 # Updates of a whole training below which captions are padded to few lengths: compiling
@@ -51,6 +55,7 @@ class Likelihood:
             share=workers.share,
             weights=data.weights,
         )
+        require_divisible(settings.batch_size, "training.batch_size")
         workers.require_divisible(settings.batch_size, "training.batch_size")
         self._settings = settings
         self._workers = workers

@@ -29,7 +29,11 @@ from show_attend_tell.data.splits import Split
 from show_attend_tell.data.vocabulary import PAD, START, Vocabulary
 from show_attend_tell.evaluation.metrics.reward import CiderReward, Reward
 from show_attend_tell.models.captioner import Captioner
-from show_attend_tell.training.step import captioner_step, to_device
+from show_attend_tell.training.step import (
+    captioner_step,
+    require_divisible,
+    to_device,
+)
 from show_attend_tell.training.workers import ALONE, Workers
 
 
@@ -55,6 +59,7 @@ class SelfCritical:
         self.hypotheses = settings.hypotheses
         self.seed = settings.seed
         self.photos = settings.batch_size // settings.hypotheses
+        require_divisible(self.photos, "batch_size / hypotheses")
         workers.require_divisible(self.photos, "batch_size / hypotheses")
         self.workers = workers
         self.own = workers.share.rows(self.photos)

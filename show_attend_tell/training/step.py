@@ -74,10 +74,28 @@ def compile_parts(model: Captioner, settings: TrainingSettings) -> None:
 def to_device(batch: Any) -> Any:
     """Return a nest of arrays as tensors on the devices of the step.
 
-    Raises:
-        ConfigError: the devices cannot divide the batch among them.
+    Args:
+        batch: a nest of arrays (B, ...), B as in :func:`require_divisible`.
     """
     return _backend().to_device(batch)
+
+
+def require_divisible(rows: int, name: str) -> None:
+    """Raise an error unless the devices of the step can divide a batch.
+
+    Args:
+        rows: B, the rows of each array of a batch.
+        name: the setting that decides it.
+
+    Raises:
+        ConfigError: B is not a multiple of the number of devices.
+    """
+    _backend().require_divisible(rows, name)
+
+
+def describe_devices() -> str:
+    """Return the number and the kind of the devices of the step, for a message."""
+    return _backend().describe_devices()
 
 
 def is_out_of_memory(error: Exception) -> bool:

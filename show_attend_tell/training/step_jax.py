@@ -22,7 +22,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from show_attend_tell.config.settings import TrainingSettings
 from show_attend_tell.models.captioner import Captioner
-from show_attend_tell.runtime.errors import ConfigError, SetupError
+from show_attend_tell.runtime.errors import ConfigError, SetupError, plural
 from show_attend_tell.training.likelihood import likelihood
 from show_attend_tell.training.workers import ALONE, Workers
 
@@ -97,8 +97,9 @@ class _Step:
             optimizer=list(model.optimizer.variables),
         )
         self._variables = variables
-        # The arrays that the last update has assigned to the variables.
-        self._assigned = jax.tree.map(lambda variable: None, variables)
+        absent: list[Any] = [None] * len(jax.tree.leaves(variables))
+        self._everywhere = absent  # the arrays of the last update, on all devices
+        self._assigned = absent  # the same on the first device, in the variables
 
         def loss(weights: list, others: list, batch: tuple) -> tuple:
             """Return the loss; and the values to log, and others after the update."""
@@ -140,12 +141,13 @@ class _Step:
         """Apply an update; see :func:`training.step.model_step`."""
         # An interrupt in between would leave variables whose arrays are gone.
         with _interrupts_delayed():
-            self._assigned, values = self._update(self._state(), batch)
-            arrays = jax.tree.leaves(self._assigned)
+            state, values = self._update(self._state(), batch)
+            self._everywhere = jax.tree.leaves(state)
+            self._assigned = list(map(_on_first_device, self._everywhere))
             variables = jax.tree.leaves(self._variables)
-            for variable, array in zip(variables, arrays, strict=True):
+            for variable, array in zip(variables, self._assigned, strict=True):
                 variable.assign(array)
-        return values
+        return jax.tree.map(_on_first_device, values)
 
     def _state(self) -> _State:
         """Return the values of all variables, in arrays that may be donated.
@@ -154,27 +156,43 @@ class _Step:
         share an array, such as a weight and its average, and an array can be donated
         only once.
         """
-        everywhere = _sharding(PartitionSpec())
+        sharding = _sharding(PartitionSpec())
+        variables, tree = jax.tree.flatten(self._variables)
+        values = list(self._everywhere)
+        for number, variable in enumerate(variables):
+            if variable.value is not self._assigned[number]:
+                values[number] = jax.device_put(np.array(variable.value), sharding)
+        return jax.tree.unflatten(tree, values)
 
-        def value_of(variable: keras.Variable, assigned: Any) -> Any:
-            if variable.value is assigned:
-                return assigned
-            return jax.device_put(np.array(variable.value), everywhere)
 
-        return jax.tree.map(value_of, self._variables, self._assigned)
+def _on_first_device(array: jax.Array) -> jax.Array:
+    """Return an array that all devices hold as an array of one device, uncopied.
+
+    The rest of a training computes on one device.
+    """
+    return array.addressable_data(0)
 
 
 def to_device(batch: Any) -> Any:
     """See :func:`training.step.to_device`."""
-    count = len(_mesh().devices)
-    rows = {len(array) for array in jax.tree.leaves(batch)}
-    if any(number % count for number in rows):
-        raise ConfigError(
-            f"`training.batch_size` must be a multiple of the {count} devices, as the "
-            f"batch is divided among them. Received: a batch of {max(rows)}; change "
-            "it, or choose devices with CUDA_VISIBLE_DEVICES"
-        )
     return jax.device_put(batch, _sharding(PartitionSpec("batch")))
+
+
+def require_divisible(rows: int, name: str) -> None:
+    """See :func:`training.step.require_divisible`."""
+    count = len(jax.devices())
+    if rows % count:
+        raise ConfigError(
+            f"`{name}` must be a multiple of the {count} devices, as a batch is "
+            f"divided among them. Received: {rows}; change training.batch_size, or "
+            "choose devices with CUDA_VISIBLE_DEVICES"
+        )
+
+
+def describe_devices() -> str:
+    """See :func:`training.step.describe_devices`."""
+    devices = jax.devices()
+    return f"{plural(len(devices), 'device')} ({devices[0].device_kind})"
 
 
 @functools.cache

@@ -181,6 +181,23 @@ def to_device(batch: Any) -> Any:
     return tf.nest.map_structure(tf.constant, batch)
 
 
+def require_divisible(rows: int, name: str) -> None:
+    """Accept every batch: the step runs on one device."""
+
+
+def describe_devices() -> str:
+    """See :func:`training.step.describe_devices`."""
+    gpus = tf.config.list_physical_devices("GPU")
+    if not gpus:
+        return "1 device (cpu)"
+    if len(gpus) == 1:
+        return "1 device (GPU)"
+    return (
+        f"1 of {len(gpus)} GPUs; to train on all, run pip install "
+        "'show-attend-tell[jax]' and 'jax[cuda12]', and set KERAS_BACKEND=jax"
+    )
+
+
 def is_out_of_memory(error: Exception) -> bool:
     """See :func:`training.step.is_out_of_memory`."""
     return isinstance(error, tf.errors.ResourceExhaustedError)

@@ -4,7 +4,6 @@ import os
 import shutil
 import signal
 from pathlib import Path
-from types import SimpleNamespace
 
 import backend_updates
 import keras
@@ -16,7 +15,7 @@ from refusals import refused
 from tiny_run import experiment
 from tiny_training import go, read_checkpoint
 
-from show_attend_tell.runtime.errors import ConfigError, SetupError, TrainingError
+from show_attend_tell.runtime.errors import SetupError, TrainingError
 from show_attend_tell.training.maximum_likelihood import Likelihood
 from show_attend_tell.training.optimizer import make_optimizer
 from show_attend_tell.training.workers import Workers
@@ -185,11 +184,33 @@ def test_an_interrupt_in_an_update_waits_for_its_end():
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_a_batch_that_the_devices_do_not_divide_is_refused(monkeypatch, rng):
-    devices = SimpleNamespace(devices=[0, 1])
-    monkeypatch.setattr(step_jax, "_mesh", lambda: devices)
-    with refused(ConfigError, "`training.batch_size` must be a multiple of the 2 dev"):
-        batch(rng)
+REFUSED = """
+from pathlib import Path
+from show_attend_tell.runtime.keras_startup import start_keras
+start_keras()
+from tiny_training import go
+from show_attend_tell.runtime.errors import ConfigError
+work, folder = map(Path, sys.argv[1:])
+for training in (
+    {"batch_size": 6}, {"batch_size": 12, "objective": "cider", "hypotheses": 6}
+):
+    try:
+        go(work, folder, training=training)
+    except ConfigError as error:
+        print(error)
+"""
+
+
+def test_a_batch_that_the_devices_do_not_divide_writes_nothing(work, tmp_path):
+    folder = tmp_path / "runs"
+    printed = child(REFUSED, work, folder, KERAS_BACKEND="jax", XLA_FLAGS=FLAGS)
+    likelihood, cider = printed.splitlines()
+    assert likelihood.startswith(
+        "`training.batch_size` must be a multiple of the 4 devices, as a batch is "
+        "divided among them. Received: 6; change training.batch_size"
+    )
+    assert cider.startswith("`batch_size / hypotheses` must be a multiple of the 4")
+    assert not folder.exists()
 
 
 def test_several_workers_are_refused():

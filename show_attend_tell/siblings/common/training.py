@@ -18,7 +18,7 @@ from show_attend_tell.siblings.common.evaluation import ReadSplit
 from show_attend_tell.siblings.common.layers import SiblingModel
 from show_attend_tell.siblings.common.models import TaskModels
 from show_attend_tell.training.loop import Summary, Task, Trainer
-from show_attend_tell.training.step import to_device
+from show_attend_tell.training.step import require_divisible, to_device
 
 _AHEAD = 4  # batches made ahead of training
 
@@ -67,6 +67,7 @@ class SiblingTask(Task, abc.ABC, Generic[Data]):
         self.objective = self
         self.count = len(data.images)
         self.batch = min(self.settings.batch_size, self.count)
+        require_divisible(self.batch, "training.batch_size")
 
     @classmethod
     def open(cls, experiment: AnyExperiment, work: Path, runs_folder: Path) -> Self:

@@ -20,9 +20,12 @@ PATHS = f"import sys; sys.path[:0] = {FOLDERS!r}\n"
 UPDATES = "import runpy; runpy.run_module('sibling_updates', run_name='__main__')"
 
 
-def child(code, *arguments, backend):
+FLAGS = "--xla_force_host_platform_device_count=4"
+
+
+def child(code, *arguments, backend, **changes):
     """Run code in a process whose Keras runs on a backend."""
-    env = {**os.environ, "KERAS_BACKEND": backend}
+    env = {**os.environ, "KERAS_BACKEND": backend, **changes}
     done = python("-c", PATHS + code, *arguments, env=env)
     assert done.returncode == 0, done.stderr
 
@@ -38,6 +41,15 @@ def test_updates_equal_those_of_tensorflow(tmp_path, case):
         else:
             # Adam divides a gradient of nearly 0 by its size.
             np.testing.assert_allclose(values, expected[name], atol=1e-3, err_msg=name)
+
+
+@pytest.mark.parametrize("case", sibling_updates.CASES)
+def test_four_devices_compute_the_updates_of_one(tmp_path, case):
+    out = tmp_path / "out.npz"
+    child(UPDATES, out, case, backend="jax", XLA_FLAGS=FLAGS)
+    name = f"{case} losses"
+    losses = sibling_updates.measure(case)[name]
+    np.testing.assert_allclose(np.load(out)[name], losses, rtol=1e-5)
 
 
 TRAIN = """
