@@ -4,7 +4,6 @@ import functools
 import os
 import shutil
 import tempfile
-import time
 from pathlib import Path
 
 import filelock
@@ -19,7 +18,6 @@ def pytest_configure(config):
     """Make the folder that all test processes write their counts to."""
     if tally.RESULTS not in os.environ:
         os.environ[tally.RESULTS] = tempfile.mkdtemp(prefix="torture-")
-        os.environ[tally.STARTED] = str(time.time())
         config.torture_results = Path(os.environ[tally.RESULTS])
 
 
@@ -33,13 +31,6 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.timeout(limit, method="thread"))
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item):
-    """Skip the parts for which no time is left, before their data is made."""
-    if item.get_closest_marker("torture") and time.time() > tally.end():
-        pytest.skip(f"{tally.MINUTES:g} minutes are used up; raise TORTURE_MINUTES")
-
-
 def pytest_terminal_summary(terminalreporter, config):
     """Print the table, in the process that started the others."""
     folder = getattr(config, "torture_results", None)
@@ -47,8 +38,7 @@ def pytest_terminal_summary(terminalreporter, config):
         return
     lines = tally.table(folder)
     shutil.rmtree(folder, ignore_errors=True)
-    for name in (tally.RESULTS, tally.STARTED):
-        os.environ.pop(name, None)
+    os.environ.pop(tally.RESULTS, None)
     if len(lines) > 2:
         terminalreporter.section("torture")
         for line in lines:

@@ -28,7 +28,7 @@ HDF5 = [BYTES, (hdf5_damage, 5)]
 
 
 ROWS = [BYTES, (text_damage, 2)]
-# Part -> planned cases, seconds in a run of 10 minutes, kinds of damage and weights.
+# Part -> planned cases, seconds in a run of 15 minutes, kinds of damage and weights.
 PARTS = {
     "manifests": (150, 25, [BYTES, (line_damage, 3), (text_damage, 1)]),
     "results files": (100, 10, JSON),

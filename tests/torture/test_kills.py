@@ -12,7 +12,7 @@ from stages import SECONDS, Stage, count_end, differences
 from tally import Tally, scaled
 
 CHAIN = 6  # kills before a stage is left to end
-# Stage -> kills, planned kills, seconds in a run of 10 minutes.
+# Stage -> kills, planned kills, seconds in a run of 15 minutes.
 STAGES = {
     "prepare": (48, 18),
     "features": (30, 30),
