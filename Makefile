@@ -39,8 +39,9 @@ JAX := test_benchmarks models/decoding models/transformer \
 	$(addprefix models/lstm/test_,attention decoder estimator hard_attention region_bias) \
 	$(addprefix models/test_,captioner captioner_saving captioner_fit captioner_loss \
 	generation) runtime/test_backend runtime/test_keras_startup \
-	$(addprefix training/test_,checkpoint distillation event_log loop step_jax train \
-	train_resume) \
+	$(addprefix training/test_,calibration checkpoint distillation event_log joining loop \
+	reranking resident_features step_jax train train_resume) \
+	$(addprefix deployment/exports/test_,half_precision onnx) \
 	siblings/common/test_step_jax \
 	$(addprefix siblings/digits/ram/test_,model policy_gradient) \
 	$(addprefix siblings/digits/draw/test_,bound filter_bank model) \

@@ -38,6 +38,7 @@ def compiling(sizes: Sizes, lengths: list[int], precision: str = "float32") -> d
 
     start_tensorflow()
     from benchmarks.ours import captioner, experiment
+    from show_attend_tell.data.dataset import FeatureViews
     from show_attend_tell.data.splits import Split
     from show_attend_tell.training.maximum_likelihood import Likelihood
 
@@ -53,7 +54,7 @@ def compiling(sizes: Sizes, lengths: list[int], precision: str = "float32") -> d
     data = Split("train", [], rows, captions, np.ones(len(captions)))
     start = time.perf_counter()
     watch = turns.Stopwatch()
-    objective = Likelihood(settings, model, data, [reader, reader])
+    objective = Likelihood(settings, model, data, FeatureViews([reader, reader]))
     ends = [start]
     for epoch in range(2):
         for values in objective.updates(epoch):

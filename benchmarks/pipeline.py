@@ -46,6 +46,7 @@ def measure(
     from show_attend_tell.data.dataset import (
         CaptionBatches,
         Captions,
+        FeatureViews,
         epoch_order,
         padded_length,
     )
@@ -87,7 +88,11 @@ def measure(
     # Two readers, as of the experiment's photos and their mirrored ones.
     with FeatureReader(path) as reader, FeatureReader(path) as mirror:
         batches = CaptionBatches(
-            captions, np.arange(photos), [reader, mirror], sizes.batch, seed=1
+            captions,
+            np.arange(photos),
+            FeatureViews([reader, mirror]),
+            sizes.batch,
+            seed=1,
         )
         order = epoch_order(captions.lengths, sizes.batch, seed=1, epoch=0)
         needed = order[: _ROUNDS * (_DRAINED + steps)]

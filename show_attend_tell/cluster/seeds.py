@@ -19,12 +19,12 @@ from show_attend_tell.config import runs
 from show_attend_tell.config.settings import Experiment
 from show_attend_tell.data.splits import data_folders, open_features
 from show_attend_tell.evaluation.evaluate import evaluate
+from show_attend_tell.runtime.backend import is_out_of_memory
 from show_attend_tell.runtime.errors import ShowAttendTellError, TrainingError, one_line
 from show_attend_tell.runtime.keras_startup import start_keras
 from show_attend_tell.runtime.untrusted import parse_json
 from show_attend_tell.training.checkpoint import is_trained
 from show_attend_tell.training.loop import Summary
-from show_attend_tell.training.step import is_out_of_memory
 from show_attend_tell.training.train import train
 
 SPLIT = "val"  # the test photos must not choose a run

@@ -22,7 +22,7 @@ from show_attend_tell.runtime.read_ahead import read_ahead
 _AHEAD = 4  # batches read ahead of training
 
 # Annotations (B, L, D), inputs (B, T) and targets (B, T).
-Batch: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray]
+Batch: TypeAlias = tuple[Any, np.ndarray, np.ndarray]
 
 
 class Captions(NamedTuple):
@@ -152,36 +152,49 @@ def shown_items(weights: np.ndarray, seed: int, epoch: int) -> np.ndarray:
     return np.concatenate(shown)
 
 
-def read_views(
-    readers: Sequence[Features],
-    rows: np.ndarray,
-    rng: np.random.Generator,
-    batch_size: int,
-    own: slice = slice(None),
-) -> np.ndarray:
-    """Read each photo from a randomly chosen reader.
+class FeatureViews:
+    """The features of training photos, and of their mirror images if there are any.
 
     Args:
-        readers: one reader, or two where photos are mirrored with probability 1/2.
-        rows: rows of the photos, (N,), N at most `batch_size`.
-        rng: generator that chooses the readers.
-        batch_size: rows of the batch; rows beyond N are zero.
-        own: rows of the batch to read and return, all by default; the choice of
-            readers does not depend on it.
-
-    Returns:
-        (rows of `own`, L, D) float16.
+        readers: one reader, or two where photos are mirrored with probability 1/2;
+            they have the same photos in the same rows.
     """
-    _, L, D = readers[0].shape
-    choice = rng.integers(len(readers), size=len(rows))[own]
-    rows = np.asarray(rows)[own]
-    count = len(range(batch_size)[own])
-    features = np.zeros((count, L, D), np.float16)
-    for number, reader in enumerate(readers):
-        (chosen,) = np.nonzero(choice == number)
-        if len(chosen):
-            features[chosen] = reader.read(rows[chosen])
-    return features
+
+    def __init__(self, readers: Sequence[Features]):
+        self.readers = tuple(readers)
+
+    def read(
+        self,
+        rows: np.ndarray,
+        rng: np.random.Generator,
+        batch_size: int,
+        own: slice = slice(None),
+    ) -> Any:
+        """Return the features of each photo, of a randomly chosen reader.
+
+        Args:
+            rows: rows of the photos, (N,), N at most `batch_size`.
+            rng: generator that chooses the readers.
+            batch_size: rows of the batch; rows beyond N are zero.
+            own: rows of the batch to read and return, all by default; the choice of
+                readers does not depend on it.
+
+        Returns:
+            (rows of `own`, L, D) float16, an array or a tensor on the device.
+        """
+        choice = rng.integers(len(self.readers), size=len(rows))[own]
+        count = len(range(batch_size)[own])
+        return self._gather(np.asarray(rows)[own], choice, count)
+
+    def _gather(self, rows: np.ndarray, choice: np.ndarray, count: int) -> Any:
+        """Return `count` rows of features, the first of the readers chosen."""
+        _, L, D = self.readers[0].shape
+        features = np.zeros((count, L, D), np.float16)
+        for number, reader in enumerate(self.readers):
+            (chosen,) = np.nonzero(choice == number)
+            if len(chosen):
+                features[chosen] = reader.read(rows[chosen])
+        return features
 
 
 class CaptionBatches:
@@ -192,7 +205,7 @@ class CaptionBatches:
     Args:
         captions: encoded captions.
         rows: row of each photo in the feature files, (photos,).
-        readers: see :func:`read_views`; they have the same photos in the same rows.
+        views: the features.
         batch_size: B, the captions of a batch.
         seed: seed of the order and of the mirroring.
         few_lengths: see :func:`padded_length`.
@@ -206,7 +219,7 @@ class CaptionBatches:
         self,
         captions: Captions,
         rows: np.ndarray,
-        readers: Sequence[Features],
+        views: FeatureViews,
         batch_size: int,
         seed: int,
         few_lengths: bool = False,
@@ -217,7 +230,7 @@ class CaptionBatches:
         self.few_lengths = few_lengths
         self.seed = seed
         self.rows = np.asarray(rows)
-        self.readers = tuple(readers)
+        self.views = views
         self.batch_size = batch_size
         self.own = share.rows(batch_size)
         self.weights = np.ones(len(captions.photos))
@@ -261,9 +274,8 @@ class CaptionBatches:
             inputs[k, 1 : len(ids) + 1] = ids
             targets[k, : len(ids)] = ids
             targets[k, len(ids)] = END
-        features = read_views(
-            self.readers, self.rows[captions.photos[chosen]], rng, B, self.own
-        )
+        rows = self.rows[captions.photos[chosen]]
+        features = self.views.read(rows, rng, B, self.own)
         return features, inputs[self.own], targets[self.own]
 
     def prefetched(

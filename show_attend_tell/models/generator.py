@@ -19,7 +19,8 @@ from show_attend_tell.models.lstm.attention import argmax_location, sampled_loca
 from show_attend_tell.reference import generator as reference
 from show_attend_tell.reference.hypotheses import Hypotheses
 from show_attend_tell.reference.lstm import region_bias
-from show_attend_tell.runtime.backend import compiled
+from show_attend_tell.runtime.backend import compiled, is_out_of_memory
+from show_attend_tell.runtime.errors import SetupError
 
 # XLA compiles a beam of 5 in 4.6 s of processor time, TensorFlow traces it in 1.1 s; a
 # photo then takes 16 ms or 22 ms (batches of 16, AVX-512), so XLA pays from 600 photos.
@@ -144,7 +145,6 @@ def build_search(generator, decoding, xla=None):
 
 def _padded(rows, batch_size):
     """Return a tensor of `batch_size` rows, the missing ones zero."""
-    rows = np.asarray(rows)
     missing = batch_size - len(rows)
     if missing:  # (B - missing, ...) -> (B, ...)
         rows = np.pad(rows, [(0, missing)] + [(0, 0)] * (rows.ndim - 1))
@@ -170,6 +170,9 @@ class Generator(reference.Generator):
         photo's caption does not depend on the number of photos. From
         :data:`PHOTOS_FOR_XLA` photos of the whole run on (`photos`, by default N) XLA
         compiles the search, which changes only rounding.
+
+        Raises:
+            SetupError: the device has too little memory for a batch.
         """
         N = len(annotations)
         size = decoding.batch_size
@@ -191,9 +194,19 @@ class Generator(reference.Generator):
             if regions is not None:
                 biases = _padded(scores[rows], size)
                 region = RegionBias(biases, ops.convert_to_tensor(words))
-            result = search(features, numbers, temperature, region)
-            # (B, W, ...), of the last batch without the padding
-            found.append([ops.convert_to_numpy(field)[: N - start] for field in result])
+            try:
+                result = search(features, numbers, temperature, region)
+                # (B, W, ...), of the last batch without the padding
+                fields = [ops.convert_to_numpy(field)[: N - start] for field in result]
+            except Exception as error:
+                if not is_out_of_memory(error):
+                    raise
+                raise SetupError(
+                    f"the device must have the memory to caption {size} photos with a "
+                    f"beam of {decoding.beam}. Received: a full memory; set "
+                    f"decoding.batch_size = {max(1, size // 2)}, or free the device"
+                ) from None
+            found.append(fields)
         # batches of (B, W, ...) -> (N, W, ...)
         return Hypotheses(*map(np.concatenate, zip(*found, strict=True)))
 

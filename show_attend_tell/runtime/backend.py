@@ -154,6 +154,18 @@ def accelerators() -> list[str]:
     return [f"{d.device_kind} {d.id}" for d in devices if d.platform != "cpu"]
 
 
+def is_out_of_memory(error: Exception) -> bool:
+    """Return whether an error of the backend says that the device's memory is full."""
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        return isinstance(error, tf.errors.ResourceExhaustedError)
+    import jax
+
+    is_of_jax = isinstance(error, jax.errors.JaxRuntimeError)
+    return is_of_jax and "RESOURCE_EXHAUSTED" in str(error)
+
+
 def backend_version() -> tuple[str, str]:
     """Return the name and the version of the backend."""
     name = keras.backend.backend()

@@ -1,5 +1,6 @@
 """Describe the software and the machine behind a result."""
 
+import contextlib
 import os
 import platform
 import subprocess
@@ -7,7 +8,15 @@ from importlib import metadata
 from pathlib import Path
 
 _CPUINFO = Path("/proc/cpuinfo")
-_PACKAGES = ("tensorflow", "keras", "numpy", "h5py", "pillow", "pycocoevalcap")
+_PACKAGES = (
+    "tensorflow",
+    "jax",
+    "keras",
+    "numpy",
+    "h5py",
+    "pillow",
+    "pycocoevalcap",
+)
 
 
 def usable_cores() -> int:
@@ -24,10 +33,19 @@ def collect_provenance() -> dict[str, object]:
         "revision": git_revision(),
         "versions": {
             "python": platform.python_version(),
-            **{name: metadata.version(name) for name in _PACKAGES},
+            **_versions(),
         },
         "cores": os.cpu_count(),
     }
+
+
+def _versions() -> dict[str, str]:
+    """Return the versions of installed packages; one of the backends may be absent."""
+    versions = {}
+    for name in _PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            versions[name] = metadata.version(name)
+    return versions
 
 
 def git_revision() -> str | None:

@@ -24,6 +24,7 @@ from keras import ops
 
 from show_attend_tell.config.captioner import DECODERS
 from show_attend_tell.config.settings import DistillationSettings, Experiment
+from show_attend_tell.data.dataset import FeatureViews
 from show_attend_tell.data.encoder_identity import identity_difference
 from show_attend_tell.data.splits import Split
 from show_attend_tell.data.vocabulary import PAD
@@ -42,7 +43,7 @@ def make_distillation(
     experiment: Experiment,
     model: Captioner,
     data: Split,
-    readers: Sequence,
+    views: FeatureViews,
     workers: Workers,
     files: Sequence[Path],
 ) -> Likelihood:
@@ -83,7 +84,7 @@ def make_distillation(
     for teacher in teachers:
         compile_parts(teacher, experiment.training)
     loss_of = loss_of_batch(model, teachers, experiment.distillation)
-    return Likelihood(experiment, model, data, readers, loss_of=loss_of)
+    return Likelihood(experiment, model, data, views, loss_of=loss_of)
 
 
 def _without_dropout(teacher: Captioner) -> Captioner:

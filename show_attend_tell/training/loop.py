@@ -19,6 +19,7 @@ import keras
 
 from show_attend_tell.config import runs
 from show_attend_tell.config.settings import experiment_to_toml, read_experiment_file
+from show_attend_tell.runtime.backend import is_out_of_memory
 from show_attend_tell.runtime.errors import TrainingError, plural
 from show_attend_tell.runtime.files import atomic_write
 from show_attend_tell.runtime.progress import ProgressBar, progress_bar
@@ -30,7 +31,7 @@ from show_attend_tell.training.checkpoint import (
 from show_attend_tell.training.divergence import LossMonitor, MonitoredLoss
 from show_attend_tell.training.event_log import cut_events
 from show_attend_tell.training.optimizer import bounded, make_optimizer
-from show_attend_tell.training.step import describe_devices, is_out_of_memory
+from show_attend_tell.training.step import describe_devices
 from show_attend_tell.training.tensorboard_log import CurveLog
 from show_attend_tell.training.workers import ALONE, Workers
 

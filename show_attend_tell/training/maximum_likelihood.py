@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from show_attend_tell.config.settings import Experiment
-from show_attend_tell.data.dataset import CaptionBatches, encode_captions
+from show_attend_tell.data.dataset import CaptionBatches, FeatureViews, encode_captions
 from show_attend_tell.data.splits import Split
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.training.step import (
@@ -25,7 +25,7 @@ class Likelihood:
         experiment: the settings.
         model: a built model, which is compiled before the first update.
         data: the training photos.
-        readers: readers of their features, see :func:`data.dataset.read_views`.
+        views: their features.
         workers: the workers, each of which reads and computes its share of a batch.
         loss_of: see :func:`training.step.captioner_step`.
     """
@@ -35,7 +35,7 @@ class Likelihood:
         experiment: Experiment,
         model: Captioner,
         data: Split,
-        readers,
+        views: FeatureViews,
         workers: Workers = ALONE,
         loss_of: Callable | None = None,
     ):
@@ -48,7 +48,7 @@ class Likelihood:
         self.batches = CaptionBatches(
             captions,
             data.rows,
-            readers,
+            views,
             settings.batch_size,
             settings.seed,
             few_lengths=updates < FEW_UPDATES,

@@ -21,10 +21,11 @@ Notation: :mod:`models.lstm.attention`; P is the number of photos of an update.
 from collections.abc import Callable, Iterator
 
 import numpy as np
+from keras import ops
 
 from show_attend_tell.config.captioner import DecodingSettings
 from show_attend_tell.config.settings import Experiment
-from show_attend_tell.data.dataset import read_views, shown_items
+from show_attend_tell.data.dataset import FeatureViews, shown_items
 from show_attend_tell.data.splits import Split
 from show_attend_tell.data.vocabulary import PAD, START, Vocabulary
 from show_attend_tell.evaluation.metrics.reward import CiderReward, Reward
@@ -49,13 +50,13 @@ class SelfCritical:
         experiment: Experiment,
         model: Captioner,
         data: Split,
-        readers,
+        views: FeatureViews,
         workers: Workers = ALONE,
     ):
         settings = experiment.training
         self.model = model
         self.data = data
-        self.readers = readers
+        self.views = views
         self.hypotheses = settings.hypotheses
         self.seed = settings.seed
         self.photos = settings.batch_size // settings.hypotheses
@@ -91,7 +92,7 @@ class SelfCritical:
         """Generate captions of photos, reward them, and apply the gradient."""
         rows = self.data.rows[chosen]
         # (P, L, D); P is this worker's share
-        features = read_views(self.readers, rows, rng, self.photos, self.own)
+        features = self.views.read(rows, rng, self.photos, self.own)
         chosen = chosen[self.own]
         search = DecodingSettings(
             beam=self.hypotheses, max_words=self.max_words, batch_size=len(features)
@@ -110,7 +111,7 @@ class SelfCritical:
         inputs, targets = to_batch(written.tokens, present)  # (P, W, T) -> (P W, T)
         model = self.model
         if not model.decoder.shares_photos:
-            features = np.repeat(features, self.hypotheses, axis=0)  # (P W, L, D)
+            features = ops.repeat(features, self.hypotheses, axis=0)  # (P W, L, D)
         x = {"annotations": features, "tokens": inputs}
         weight = advantages(rewards, present).astype("float32").reshape(-1)  # (P W,)
         if self._step is None:

@@ -5,10 +5,11 @@ function of a batch of tensors that applies one update of the model and returns 
 values to log, among them ``loss``.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
+import numpy as np
 
 from show_attend_tell.config.settings import TrainingSettings
 from show_attend_tell.models.captioner import Captioner
@@ -98,6 +99,27 @@ def describe_devices() -> str:
     return _backend().describe_devices()
 
 
-def is_out_of_memory(error: Exception) -> bool:
-    """Return whether an error of the backend says that the device's memory is full."""
-    return _backend().is_out_of_memory(error)
+def free_memory() -> int | None:
+    """Return the free bytes of each accelerator, None where there is no table on it.
+
+    A table is kept by JAX alone, on GPUs and TPUs of one process.
+    """
+    return _backend().free_memory()
+
+
+def table_on_device(parts: Iterator[np.ndarray], rows: int) -> Any:
+    """Return one table in the memory of every device, of parts read one by one.
+
+    Args:
+        parts: arrays (n, L, D) of one type, `rows` rows in all; at least one.
+        rows: N.
+
+    Returns:
+        (N + 1, L, D), the last row zero.
+    """
+    return _backend().table_on_device(parts, rows)
+
+
+def gather(table: Any, rows: np.ndarray) -> Any:
+    """Return rows of a table on the devices, (B, L, D), divided as a batch is."""
+    return _backend().gather(table, rows)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy
 import keras
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
@@ -205,10 +206,43 @@ def _sharding(spec: PartitionSpec) -> NamedSharding:
     return NamedSharding(_mesh(), spec)
 
 
-def is_out_of_memory(error: Exception) -> bool:
-    """See :func:`training.step.is_out_of_memory`."""
-    is_of_jax = isinstance(error, jax.errors.JaxRuntimeError)
-    return is_of_jax and "RESOURCE_EXHAUSTED" in str(error)
+def free_memory() -> int | None:
+    """See :func:`training.step.free_memory`."""
+    statistics = [device.memory_stats() for device in jax.local_devices()]
+    if jax.process_count() > 1 or not all(statistics):
+        return None  # processors have no statistics
+    return min(each["bytes_limit"] - each["bytes_in_use"] for each in statistics)
+
+
+def table_on_device(parts: Iterator[np.ndarray], rows: int) -> jax.Array:
+    """See :func:`training.step.table_on_device`."""
+    everywhere = _sharding(PartitionSpec())
+    # The table is donated, so that a device never holds it twice.
+    write = jax.jit(
+        lambda table, part, start: jax.lax.dynamic_update_slice(
+            table, part, (start, 0, 0)
+        ),
+        donate_argnums=0,
+        out_shardings=everywhere,
+    )
+    start = 0
+    for part in parts:
+        if not start:
+            shape = (rows + 1, *part.shape[1:])
+            table = jax.numpy.zeros(shape, part.dtype, device=everywhere)
+        table = write(table, part, start)
+        start += len(part)
+    return table
+
+
+def gather(table: jax.Array, rows: np.ndarray) -> jax.Array:
+    """See :func:`training.step.gather`."""
+    return _take(table, to_device(rows))
+
+
+@jax.jit
+def _take(table: jax.Array, rows: jax.Array) -> jax.Array:
+    return jax.numpy.take(table, rows, axis=0)  # (N + 1, L, D) -> (B, L, D)
 
 
 @contextlib.contextmanager

@@ -198,6 +198,5 @@ def describe_devices() -> str:
     )
 
 
-def is_out_of_memory(error: Exception) -> bool:
-    """See :func:`training.step.is_out_of_memory`."""
-    return isinstance(error, tf.errors.ResourceExhaustedError)
+def free_memory() -> None:
+    """See :func:`training.step.free_memory`."""

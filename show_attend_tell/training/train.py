@@ -14,7 +14,7 @@ import numpy as np
 
 from show_attend_tell.config import runs
 from show_attend_tell.config.settings import Experiment, experiment_to_toml
-from show_attend_tell.data.dataset import measure_deviation
+from show_attend_tell.data.dataset import FeatureViews, measure_deviation
 from show_attend_tell.data.splits import (
     digest_of_splits,
     load_splits,
@@ -38,6 +38,7 @@ from show_attend_tell.training.divergence import (
 from show_attend_tell.training.initial_model import copy_weights, extend_vocabulary
 from show_attend_tell.training.loop import Summary, Task, Trainer
 from show_attend_tell.training.maximum_likelihood import Likelihood
+from show_attend_tell.training.resident_features import feature_views
 from show_attend_tell.training.self_critical import SelfCritical
 from show_attend_tell.training.tensorboard_log import TrainingLog
 from show_attend_tell.training.workers import ALONE, Workers
@@ -154,23 +155,24 @@ class CaptionTask(Task):
         self.model = self._build(vocabulary)
         self.monitored = MonitoredLoss(classes=len(vocabulary))
         self._initialise(initial)
-        self.objective = self._make_objective(readers, runs_folder, workers)
+        views = feature_views(readers, data.rows)
+        self.objective = self._make_objective(views, runs_folder, workers)
         if self.model.hard_attention is not None:
             self.model.hard_attention.share_batch(workers.share)
 
     def _make_objective(
-        self, readers, runs_folder: str | Path, workers: Workers
+        self, views: FeatureViews, runs_folder: str | Path, workers: Workers
     ) -> Likelihood | SelfCritical:
         """Return what applies the updates, see :mod:`show_attend_tell.training`."""
         experiment = self.experiment
         if self.settings.objective == "distil":
             teachers = self._teachers(runs_folder)
             return make_distillation(
-                experiment, self.model, self.data, readers, workers, teachers
+                experiment, self.model, self.data, views, workers, teachers
             )
         if self.settings.objective == "cider":
-            return SelfCritical(experiment, self.model, self.data, readers, workers)
-        return Likelihood(experiment, self.model, self.data, readers, workers)
+            return SelfCritical(experiment, self.model, self.data, views, workers)
+        return Likelihood(experiment, self.model, self.data, views, workers)
 
     def _teachers(self, runs_folder: str | Path) -> list[Path]:
         """Return the model files of the teachers of a distillation."""

@@ -15,6 +15,7 @@ from show_attend_tell.data.batch_share import BatchShare
 from show_attend_tell.data.dataset import (
     CaptionBatches,
     Captions,
+    FeatureViews,
     encode_captions,
     epoch_order,
     measure_deviation,
@@ -43,8 +44,9 @@ def make(lengths, batch_size=4, seed=1, readers=None, **options):
     photos = np.arange(len(lengths)) % PHOTOS
     tokens = [np.full(length, 10 + k, np.int32) for k, length in enumerate(lengths)]
     captions = Captions.join(photos, tokens)
-    rows, readers = np.arange(PHOTOS)[::-1], readers or [Reader()]
-    return CaptionBatches(captions, rows, readers, batch_size, seed, **options)
+    rows = np.arange(PHOTOS)[::-1]
+    views = FeatureViews(readers or [Reader()])
+    return CaptionBatches(captions, rows, views, batch_size, seed, **options)
 
 
 def seen(batches):

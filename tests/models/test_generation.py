@@ -6,13 +6,16 @@ import numpy as np
 import pytest
 import tiny_captioner as tiny
 from checks import assert_hypotheses_are_read
+from full_device import full_memory
 from nightly import nightly
+from refusals import refused
 from tiny_captioner import PAD, START, UNKNOWN, K, L, write
 
 from show_attend_tell.models import generator
 from show_attend_tell.models.generator import PHOTOS_FOR_XLA
 from show_attend_tell.reference import lstm
 from show_attend_tell.reference.generator import uniform_noise
+from show_attend_tell.runtime.errors import SetupError
 
 PHOTOS, WORDS = 5, 4  # of the fixture `photos`, and of `write`
 
@@ -185,3 +188,20 @@ def test_captions_follow_the_weights_as_they_change(changeable, photos, written)
 def test_annotations_of_another_shape_are_refused_by_one_line(model, shape):
     with pytest.raises(ValueError, match=r"`annotations` must be \(N, 6, 5\)"):
         model.generate(np.zeros(shape, np.float16))
+
+
+def test_a_full_device_is_named_with_the_batch_that_halves_it(photos, monkeypatch):
+    model = tiny.build(np.random.default_rng(8), spread=1.0)
+    monkeypatch.setattr(generator, "build_search", lambda *rest: full_memory)
+    with refused(SetupError, "beam of 3.* set decoding.batch_size = 2, or free"):
+        write(model, photos, beam=3, batch_size=4)
+
+
+def test_another_error_of_a_search_is_not_one_of_memory(photos, monkeypatch):
+    def mistake(*rest):
+        raise RuntimeError("a mistake")
+
+    model = tiny.build(np.random.default_rng(8), spread=1.0)
+    monkeypatch.setattr(generator, "build_search", lambda *rest: mistake)
+    with pytest.raises(RuntimeError, match="a mistake"):
+        write(model, photos, beam=3)

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -92,3 +93,15 @@ def test_photos_are_encoded_in_the_faster_precision(monkeypatch, tmp_path):
     file.unlink()
     monkeypatch.setattr(network, "accelerators", lambda: ["GPU"])
     assert network.fastest_precision() == "bfloat16"
+
+
+def test_the_versions_are_those_of_the_installed_backends(monkeypatch):
+    def absent(name):
+        if name == "tensorflow":
+            raise metadata.PackageNotFoundError(name)
+        return "1.0"
+
+    monkeypatch.setattr(machine.metadata, "version", absent)
+    versions = collect_provenance()["versions"]
+    assert "tensorflow" not in versions
+    assert versions["jax"] == versions["keras"] == "1.0"

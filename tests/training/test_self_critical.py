@@ -18,6 +18,7 @@ from tiny_training import (
     train_first,
 )
 
+from show_attend_tell.data.dataset import FeatureViews
 from show_attend_tell.data.features import FeatureReader, feature_path
 from show_attend_tell.data.splits import folder_of, load_splits
 from show_attend_tell.models.saving import load_captioner
@@ -107,7 +108,7 @@ def test_training_by_reward_raises_the_reward(work, tmp_path, monkeypatch):
 @pytest.mark.nightly
 def test_the_initial_model_is_the_first_candidate(work, started, monkeypatch):
     def update(self, chosen, rng):
-        x = {"annotations": self.readers[0].read(self.data.rows[chosen])}
+        x = {"annotations": self.views.readers[0].read(self.data.rows[chosen])}
         return QuickStep(self.model)(x, np.zeros(1))
 
     skip_captions(monkeypatch)
@@ -126,7 +127,7 @@ def test_every_photo_is_used_once_an_epoch(work, started):
     with FeatureReader(feature_path(folder_of(chosen, work), chosen.encoder)) as reader:
         (data,) = load_splits(chosen, work, ["train"], reader)
         model = load_captioner(started / "tiny" / "model.safetensors")
-        objective = SelfCritical(chosen, model, data, [reader])
+        objective = SelfCritical(chosen, model, data, FeatureViews([reader]))
         assert (objective.reward.bleu, objective.reward.people) == (0.5, 2.0)
         seen = []
         objective._update = lambda photos, rng: seen.append(photos)

@@ -60,7 +60,7 @@ def test_training_by_reward_and_distillation_show_weighted_photos(
 
     def update(self, chosen, rng):
         shown.extend(chosen)
-        x = {"annotations": self.readers[0].read(self.data.rows[chosen])}
+        x = {"annotations": self.views.readers[0].read(self.data.rows[chosen])}
         return {**QuickStep(self.model)(x, np.zeros(1)), "reward": 1.0}
 
     monkeypatch.setattr(SelfCritical, "_update", update)

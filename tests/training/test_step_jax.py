@@ -10,6 +10,7 @@ import keras
 import numpy as np
 import pytest
 import tiny_captioner as tiny
+from full_device import full_memory
 from new_process import python
 from refusals import refused
 from tiny_run import experiment
@@ -223,9 +224,6 @@ def test_several_workers_are_refused():
 def test_a_full_device_is_named_with_the_batch_that_halves_it(
     work, tmp_path, monkeypatch
 ):
-    def fail(self, *rest):
-        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory")
-
-    monkeypatch.setattr(Likelihood, "_update", fail)
+    monkeypatch.setattr(Likelihood, "_update", full_memory)
     with refused(TrainingError, "too little memory .* --set training.batch_size=4"):
         go(work, tmp_path)

@@ -85,8 +85,8 @@ def test_mirrored_photos_are_read_by_the_rows_of_the_others(
 ):
     caught = []
 
-    def catch(captions, rows, readers, *rest, **options):
-        caught.append([reader.read(rows[:4]) for reader in readers])
+    def catch(captions, rows, views, *rest, **options):
+        caught.append([reader.read(rows[:4]) for reader in views.readers])
         raise KeyError("it has its readers")
 
     monkeypatch.setattr(maximum_likelihood, "CaptionBatches", catch)

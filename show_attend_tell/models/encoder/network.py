@@ -33,8 +33,15 @@ from show_attend_tell.runtime.backend import (
     accelerators,
     backend_version,
     compiled_for_batches,
+    is_out_of_memory,
 )
-from show_attend_tell.runtime.errors import ModelFileError, nearest, one_line
+from show_attend_tell.runtime.errors import (
+    ModelFileError,
+    SetupError,
+    nearest,
+    one_line,
+    plural,
+)
 from show_attend_tell.runtime.machine import instruction_sets
 
 _CHANNELS = 3
@@ -125,11 +132,30 @@ class Encoder:
 
         Returns:
             (B, L, D) float32; with `mirror` (B, 2, L, D), photo and mirror image.
+
+        Raises:
+            SetupError: the device has too little memory for the batch.
         """
         squares = np.asarray(squares, np.uint8)
         if mirror:
             views = (squares, squares[:, :, ::-1])
             return np.stack([self.encode(view) for view in views], axis=1)
+        try:
+            return self._encode_parts(squares)
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+            remedy = "free the device"
+            if self.settings.precision != "bfloat16":
+                remedy += ', or set encoder.precision = "bfloat16", which needs half'
+            count = plural(len(squares), "photo")
+            raise SetupError(
+                f"the device must have the memory to encode {count} with "
+                f"{self.settings.network}. Received: a full memory; {remedy}"
+            ) from None
+
+    def _encode_parts(self, squares: np.ndarray) -> np.ndarray:
+        """Encode blocks by faster convolutions, if there are any, then the rest."""
         parts = []
         done = 0
         if self._encode_block:

@@ -7,6 +7,7 @@ from unittest import mock
 import keras
 import numpy as np
 import pytest
+from full_device import full_memory
 from nightly import nightly
 from PIL import Image
 from refusals import refused
@@ -16,7 +17,7 @@ from show_attend_tell.data.encoder_identity import identity_difference
 from show_attend_tell.models.encoder import network as encoder_module
 from show_attend_tell.models.encoder.network import Encoder, weights_digest
 from show_attend_tell.models.encoder.weights import load_weights, save_weights
-from show_attend_tell.runtime.errors import ModelFileError
+from show_attend_tell.runtime.errors import ModelFileError, SetupError
 
 VGG = EncoderSettings("VGG16", "block2_conv2", "none", 32, "squash")
 
@@ -226,3 +227,17 @@ def test_encoding_writes_no_temporary_file(monkeypatch):
     monkeypatch.setattr("tempfile.NamedTemporaryFile", full)
     assert encoder.encode(np.zeros((1, 32, 32, 3), np.uint8)).shape[0] == 1
     full.assert_not_called()
+
+
+@pytest.mark.parametrize(
+    ("precision", "remedy"),
+    [
+        ("float32", 'free the device, or set encoder.precision = "bfloat16"'),
+        ("bfloat16", "free the device$"),
+    ],
+)
+def test_a_full_device_is_named_with_what_needs_less(squares, precision, remedy):
+    encoder = Encoder(replaced(precision=precision))
+    encoder._encode = full_memory
+    with refused(SetupError, f"to encode 3 photos with VGG16. .*; {remedy}"):
+        encoder.encode(squares)
