@@ -216,8 +216,7 @@ def _metadata_writer(pipeline, request, overwrite):
 
 def _results(pipeline, photos, request, writer) -> Iterator:
     """Yield the results of photos; write their metadata on the way."""
-    from show_attend_tell.inference.photos import find_photos, to_input
-    from show_attend_tell.inference.result import Failure
+    from show_attend_tell.inference.photos import Failure, find_photos, to_input
 
     if request.region is None:
         inputs = list(find_photos(photos))
@@ -313,7 +312,8 @@ def print_results(
         page: the page that was written of these results, or None.
         as_json: whether to print JSON.
     """
-    from show_attend_tell.inference.result import Failure, LowConfidence
+    from show_attend_tell.inference.photos import Failure
+    from show_attend_tell.inference.result import LowConfidence
 
     failures = 0
     left_out = 0
@@ -351,8 +351,7 @@ def _print_present(writer, photos: Iterable[Path], has_tags: bool) -> list:
     Returns:
         Photos without a caption by this model with these settings, and failures.
     """
-    from show_attend_tell.inference.photos import find_photos
-    from show_attend_tell.inference.result import Failure
+    from show_attend_tell.inference.photos import Failure, find_photos
 
     others = []
     for photo in find_photos(photos):

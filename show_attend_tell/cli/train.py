@@ -290,8 +290,7 @@ def calibrate(
 def _pictures(folder: Path):
     """Yield the pictures of a folder; skip unreadable files."""
     from show_attend_tell.data.preprocessing import load_photo
-    from show_attend_tell.inference.photos import find_photos
-    from show_attend_tell.inference.result import Failure
+    from show_attend_tell.inference.photos import Failure, find_photos
     from show_attend_tell.runtime.errors import PhotoError
 
     photos = [path for path in find_photos([folder]) if not isinstance(path, Failure)]

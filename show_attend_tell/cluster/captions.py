@@ -28,10 +28,10 @@ from show_attend_tell.data.encoder_identity import identity_difference
 from show_attend_tell.data.manifest import read_manifest
 from show_attend_tell.inference.batch import BatchReport, distinct_photos, made_by
 from show_attend_tell.inference.journal import ENCODING, caption_row, row_line
-from show_attend_tell.inference.photos import find_photos
+from show_attend_tell.inference.photos import Failure, find_photos
 from show_attend_tell.inference.pipeline import load_requested
 from show_attend_tell.inference.request import CaptionRequest
-from show_attend_tell.inference.result import Caption, Failure
+from show_attend_tell.inference.result import Caption
 from show_attend_tell.runtime.errors import (
     CaptionError,
     one_line,

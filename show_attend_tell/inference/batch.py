@@ -9,12 +9,11 @@ from pathlib import Path
 from show_attend_tell.inference.gallery import readable, write_gallery
 from show_attend_tell.inference.journal import Journal, Row, caption_row, tag_names
 from show_attend_tell.inference.metadata import MetadataWriter
-from show_attend_tell.inference.photos import find_photos, photo_key
+from show_attend_tell.inference.photos import Failure, find_photos, photo_key
 from show_attend_tell.inference.pipeline import CaptioningPipeline
 from show_attend_tell.inference.request import CaptionRequest, is_sampled
 from show_attend_tell.inference.result import (
     DOUBTFUL,
-    Failure,
     LowConfidence,
     is_below,
 )

@@ -17,10 +17,10 @@ from show_attend_tell.data.preprocessing import (
     upright_rgb,
 )
 from show_attend_tell.inference.journal import Row, tag_names
+from show_attend_tell.inference.photos import Failure
 from show_attend_tell.inference.result import (
     CONFIDENCE_WORDS,
     DOUBTFUL,
-    Failure,
     as_sentence,
     confidence_figures,
     confidence_word,

@@ -10,8 +10,8 @@ from show_attend_tell.inference.photo_words import (
     words_in_photo,
     words_of_person,
 )
-from show_attend_tell.inference.photos import describe_file
-from show_attend_tell.inference.result import DOUBTFUL, Failure, as_sentence, is_below
+from show_attend_tell.inference.photos import Failure, describe_file
+from show_attend_tell.inference.result import DOUBTFUL, as_sentence, is_below
 from show_attend_tell.inference.xmp import MAX_BYTES, XmpPacket
 from show_attend_tell.runtime.errors import CaptionError, plural
 from show_attend_tell.runtime.files import atomic_write, is_read_only, rewrite
@@ -28,7 +28,9 @@ def read_sidecar(path: Path) -> bytes | None:
         OSError: the sidecar cannot be read.
     """
     if path.is_symlink():
-        raise CaptionError("is a link, which is not replaced")
+        raise CaptionError(
+            "is a link, which is not replaced; put a file in its place, or delete it"
+        )
     if not path.exists():
         return None
     try:
@@ -74,17 +76,19 @@ class MetadataWriter:
         failures: photos with a sidecar that cannot be read or written.
     """
 
-    def __init__(self, made_by: str, overwrite: bool = False, least: float = DOUBTFUL):
+    def __init__(
+        self, made_by: str, overwrite: bool = False, minimum: float = DOUBTFUL
+    ):
         """Start the writer.
 
         Args:
             made_by: the model and settings, from ``inference.batch.made_by``.
             overwrite: whether to replace words of a person.
-            least: lowest confidence of a caption that is written.
+            minimum: lowest confidence of a caption that is written.
         """
         self.made_by = made_by
         self.overwrite = overwrite
-        self.least = least
+        self.minimum = minimum
         self.written = 0
         self.present = 0
         self.left_out = 0
@@ -134,7 +138,7 @@ class MetadataWriter:
             parts.append(f"{self.present} already present")
         if self.left_out:
             parts.append(
-                f"{self.left_out} left out for a confidence below {self.least:g} "
+                f"{self.left_out} left out for a confidence below {self.minimum:g} "
                 "(--min-confidence 0 writes all)"
             )
         if self.kept:
@@ -164,7 +168,7 @@ class MetadataWriter:
             return None
         if not sentence:
             return None
-        if is_below(confidence, self.least):
+        if is_below(confidence, self.minimum):
             self.left_out += 1
             return None
         packet.set_caption(sentence, self.made_by, confidence, _identity(photo))

@@ -27,6 +27,7 @@ from show_attend_tell.inference.confidence import (
 )
 from show_attend_tell.inference.engine import Engine, PhotoEncoder, load_engine
 from show_attend_tell.inference.photos import (
+    Failure,
     NamedPhoto,
     OpenedPhoto,
     Photo,
@@ -43,7 +44,6 @@ from show_attend_tell.inference.request import (
 )
 from show_attend_tell.inference.result import (
     Caption,
-    Failure,
     apply_min_confidence,
     caption_from_hypotheses,
     distinct_samples,

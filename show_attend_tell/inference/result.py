@@ -11,8 +11,7 @@ import numpy as np
 
 from show_attend_tell.data.preprocessing import Box
 from show_attend_tell.data.vocabulary import Vocabulary
-from show_attend_tell.inference.photos import Failure as Failure  # a result too
-from show_attend_tell.inference.photos import OpenedPhoto
+from show_attend_tell.inference.photos import Failure, OpenedPhoto
 from show_attend_tell.inference.tags import Tag
 from show_attend_tell.reference.hypotheses import Hypotheses
 
@@ -39,11 +38,11 @@ def as_sentence(caption: str) -> str:
     return f"{text[:1].upper()}{text[1:]}{'' if text[-1] in '!?' else '.'}"
 
 
-def is_below(confidence: float | None, least: float | None) -> bool:
+def is_below(confidence: float | None, minimum: float | None) -> bool:
     """Return whether a confidence is too low; it is not if one of the two is None."""
-    if confidence is None or least is None:
+    if confidence is None or minimum is None:
         return False
-    return confidence < least
+    return confidence < minimum
 
 
 def confidence_word(confidence: float | None) -> str | None:
@@ -51,18 +50,18 @@ def confidence_word(confidence: float | None) -> str | None:
     if confidence is None:
         return None
     words = CONFIDENCE_WORDS.items()
-    return next(word for word, least in words if confidence >= least)
+    return next(word for word, limit in words if confidence >= limit)
 
 
-def confidence_figures(confidence: float | None, least: float = 0.0) -> str:
+def confidence_figures(confidence: float | None, minimum: float = 0.0) -> str:
     """Return a confidence as people see it, empty for None.
 
     It has two decimals, or as many as tell it from the limits of the words and from
-    `least`: 0.498 is unsure, and 0.50 would be likely.
+    `minimum`: 0.498 is unsure, and 0.50 would be likely.
     """
     if confidence is None:
         return ""
-    limits = (*CONFIDENCE_WORDS.values(), least)
+    limits = (*CONFIDENCE_WORDS.values(), minimum)
     for decimals in range(2, 17):
         text = f"{confidence:.{decimals}f}"
         if all((float(text) < x) == (confidence < x) for x in limits):

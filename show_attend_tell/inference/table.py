@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from show_attend_tell.inference.journal import ENCODING, FIELDS, TAGS, Row, tag_names
+from show_attend_tell.inference.photos import Failure
 from show_attend_tell.inference.result import (
     DOUBTFUL,
-    Failure,
     as_sentence,
     confidence_word,
     is_below,
@@ -75,19 +75,19 @@ def table(rows: Iterable[Row], failures: Iterable[Failure] = ()) -> bytes:
 
 def exiftool_table(
     rows: Iterable[Row],
-    least: float = DOUBTFUL,
+    minimum: float = DOUBTFUL,
     locate: Callable[[Row], Path] = lambda row: Path(row["path"]),
 ) -> bytes:
     """Return rows in the columns of exiftool.
 
     Args:
         rows: rows with ``journal.FIELDS``.
-        least: lowest confidence of a caption that exiftool gets.
+        minimum: lowest confidence of a caption that exiftool gets.
         locate: returns the path of a row's photo from the working folder.
     """
     lines = []
     for row in rows:
-        if not is_below(row.get("confidence"), least):
+        if not is_below(row.get("confidence"), minimum):
             sentence = as_sentence(row["caption"])
             tool = creator_tool(row["made_by"])
             values = (str(locate(row)), sentence, sentence, tool)

@@ -16,8 +16,9 @@ from show_attend_tell.cluster.captions import caption_on_cluster, shard_writer
 from show_attend_tell.data.manifest import Photo, write_manifest
 from show_attend_tell.inference.batch import BatchReport, caption_into_file, made_by
 from show_attend_tell.inference.journal import FIELDS, row_line
+from show_attend_tell.inference.photos import Failure
 from show_attend_tell.inference.request import CaptionRequest
-from show_attend_tell.inference.result import Failure, LowConfidence
+from show_attend_tell.inference.result import LowConfidence
 from show_attend_tell.runtime.errors import CaptionError
 
 CHUNK = 16

@@ -15,9 +15,10 @@ from tiny_pipeline import photo_image
 
 from show_attend_tell.inference.batch import caption_into_file, made_by
 from show_attend_tell.inference.gallery import write_gallery
+from show_attend_tell.inference.photos import Failure
 from show_attend_tell.inference.pipeline import CaptioningPipeline
 from show_attend_tell.inference.request import CaptionRequest
-from show_attend_tell.inference.result import DOUBTFUL, Failure, as_sentence
+from show_attend_tell.inference.result import DOUBTFUL, as_sentence
 from show_attend_tell.runtime.errors import CaptionError
 
 NAMES = ["a b.png", "z.png", "nested/été.jpg", "nested/花.webp"]

@@ -7,8 +7,8 @@ from PIL import Image
 from shell import exit_code
 from tiny_pipeline import photo_bytes
 
+from show_attend_tell.inference.photos import Failure
 from show_attend_tell.inference.request import CaptionRequest
-from show_attend_tell.inference.result import Failure
 from show_attend_tell.inference.visualization import attention_figure as figures
 from show_attend_tell.inference.xmp import XmpPacket
 from show_attend_tell.models import pretrained

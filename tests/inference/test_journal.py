@@ -16,7 +16,7 @@ from refusals import refused
 
 from show_attend_tell.inference.gallery import write_gallery
 from show_attend_tell.inference.journal import ENCODING, FIELDS, Journal, caption_row
-from show_attend_tell.inference.result import Failure
+from show_attend_tell.inference.photos import Failure
 from show_attend_tell.inference.table import exiftool_table, require_replaceable
 from show_attend_tell.inference.table import table as csv_of
 from show_attend_tell.runtime.errors import CaptionError

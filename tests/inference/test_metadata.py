@@ -77,7 +77,7 @@ def test_a_caption_of_a_low_confidence_is_left_out_and_counted(jpeg, writer):
     assert not sidecar_of(jpeg).exists()
     assert (writer.left_out, counts(writer)) == (1, (0, 0, 0, 0))
     assert "1 left out for a confidence below 0.2" in writer.summary()
-    MetadataWriter(MADE_BY, least=0).write(jpeg, "a cat", 0.02)
+    MetadataWriter(MADE_BY, minimum=0).write(jpeg, "a cat", 0.02)
     packet = XmpPacket(sidecar_of(jpeg).read_bytes())
     assert (packet.caption, packet.confidence) == ("A cat.", 0.02)
 
@@ -255,7 +255,7 @@ def test_exiftool_gets_no_caption_of_a_low_confidence(tmp_path):
     second["confidence"] = 0.0
     (tmp_path / "o.csv").write_bytes(exiftool_table([first, second]))
     assert (tmp_path / "o.csv").read_text().count("\n") == 1
-    (tmp_path / "o.csv").write_bytes(exiftool_table([first, second], least=0))
+    (tmp_path / "o.csv").write_bytes(exiftool_table([first, second], minimum=0))
     assert (tmp_path / "o.csv").read_text().count("\n") == 3
 
 

@@ -12,8 +12,8 @@ from refusals import refused
 
 from show_attend_tell.data import preprocessing
 from show_attend_tell.data.preprocessing import load_photo
-from show_attend_tell.inference.photos import find_photos, to_input
-from show_attend_tell.inference.result import Caption, Failure
+from show_attend_tell.inference.photos import Failure, find_photos, to_input
+from show_attend_tell.inference.result import Caption
 from show_attend_tell.runtime.errors import PhotoError
 
 

@@ -21,10 +21,10 @@ import show_attend_tell as sat
 from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.data.photo_faults import UNREADABLE
 from show_attend_tell.data.preprocessing import load_photo
-from show_attend_tell.inference.photos import find_photos, to_input
+from show_attend_tell.inference.photos import Failure, find_photos, to_input
 from show_attend_tell.inference.pipeline import CaptioningPipeline, load
 from show_attend_tell.inference.request import CaptionRequest
-from show_attend_tell.inference.result import Caption, Failure
+from show_attend_tell.inference.result import Caption
 from show_attend_tell.models.pretrained import SHIPPED_LSTM
 from show_attend_tell.reference import parallel
 from show_attend_tell.runtime.errors import CaptionError, ModelFileError

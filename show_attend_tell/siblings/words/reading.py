@@ -14,8 +14,7 @@ from show_attend_tell.inference.batch import (
     file_identity,
 )
 from show_attend_tell.inference.journal import Journal, finite, text
-from show_attend_tell.inference.photos import find_photos
-from show_attend_tell.inference.result import Failure
+from show_attend_tell.inference.photos import Failure, find_photos
 from show_attend_tell.runtime.errors import CaptionError, PhotoError
 from show_attend_tell.runtime.progress import progress_bar
 from show_attend_tell.runtime.read_ahead import read_ahead

@@ -64,9 +64,11 @@ class WordSettings:
         defaults = {field.name: field.default for field in dataclasses.fields(self)}
         for key in _IGNORED[self.source]:
             if getattr(self, key) != defaults[key]:
+                sources = [s for s, ignored in _IGNORED.items() if key not in ignored]
                 raise ValueError(
-                    f"{key} must go with source = 'words'. Received: source = "
-                    f"{self.source!r}, {key} = {getattr(self, key)!r}; remove it"
+                    f"{key} must go with source = {' or '.join(map(repr, sources))}. "
+                    f"Received: source = {self.source!r}, {key} = "
+                    f"{getattr(self, key)!r}; remove it"
                 )
         return self
 

@@ -4,7 +4,7 @@ import pytest
 from full_disk import files_of_at_most
 from made_up_captions import make_caption
 
-from show_attend_tell.inference.result import Failure
+from show_attend_tell.inference.photos import Failure
 from show_attend_tell.inference.visualization.attention_figure import (
     caption_figure,
     draw_figures,

@@ -11,7 +11,7 @@ import pytest
 from chromium import browser, fits, photos_in, shown_as, wait_for
 from made_up_captions import GRID, make_alpha, make_caption
 
-from show_attend_tell.inference.result import Failure
+from show_attend_tell.inference.photos import Failure
 from show_attend_tell.inference.tags import Tag
 from show_attend_tell.inference.visualization.attention_figure import (
     attention_map,

@@ -11,7 +11,7 @@ from PIL import Image
 from shell import exit_code
 from tiny_reader import drawn_words, random_reader, settings_of
 
-from show_attend_tell.inference.result import Failure
+from show_attend_tell.inference.photos import Failure
 from show_attend_tell.runtime.errors import CaptionError, DataError
 from show_attend_tell.siblings.words.data import encode_words
 from show_attend_tell.siblings.words.generation import Lexicon, Searcher

@@ -8,7 +8,7 @@ import pytest
 from chromium import browser, photos_in, shown_as, wait_for
 from tiny_reader import drawn_crop
 
-from show_attend_tell.inference.result import Failure
+from show_attend_tell.inference.photos import Failure
 from show_attend_tell.inference.visualization.pages import write_attention_page
 from show_attend_tell.siblings.words.figures import describe_reading
 from show_attend_tell.siblings.words.reading import Reading
