@@ -4,10 +4,10 @@
     python research/caption_labels.py CAPTIONS.jsonl
 
 Printed are the agreement of the two passes over ``experiments/labels/captions.jsonl``
-(its rule is in the README beside it); for each word of the confidence the share of
-captions, and how many of them are right, and right or a slip; and the AUC of the
-confidence. A caption counts as right if both passes call it right, and as wrong if one
-of them does and the other calls it a slip or wrong.
+(its rule is in the README beside it); for the labels that fit the confidence, and for
+the others, the share of captions with each word of the confidence and with a confidence
+in the highest tenths, and how many of them are right, and right or a slip; and the AUC
+of the confidence. Intervals are of 95 % of 2,000 bootstrap samples.
 """
 
 import argparse
@@ -21,16 +21,11 @@ import numpy as np
 from show_attend_tell.inference.result import CONFIDENCE_WORDS
 from show_attend_tell.runtime.table import align
 from show_attend_tell.training.confidence import rank_auc
+from show_attend_tell.training.labels import GRADES, Label, read_labels
 
 LABELS = Path(__file__).parents[1] / "experiments" / "labels" / "captions.jsonl"
-GRADES = {"wrong": 0, "slip": 1, "right": 2}
-RIGHT = 2.0  # mean grade: both passes say right
-SLIP = 1.0  # at least a slip
-
-
-def read_lines(path: Path) -> list[dict]:
-    """Return the objects of a file of JSON lines."""
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+_SAMPLES = 2000  # of the bootstrap
+_FRONTIER = (0.1, 0.15, 0.2, 0.25, 0.3, 0.4)  # shares of the captions
 
 
 def cohens_kappa(first: np.ndarray, second: np.ndarray) -> float:
@@ -47,9 +42,9 @@ def cohens_kappa(first: np.ndarray, second: np.ndarray) -> float:
     return float((agreed - expected) / (1 - expected))
 
 
-def agreement(labels: Sequence[dict]) -> list[str]:
+def agreement(labels: Sequence[Label]) -> list[str]:
     """Return lines on the agreement of the two passes."""
-    first, second = _grades(labels).T
+    first, second = np.array([label.grades for label in labels]).T
     equal = float((first == second).mean())
     opposite = int((np.abs(first - second) == 2).sum())
     kappa = cohens_kappa(first, second)
@@ -59,7 +54,7 @@ def agreement(labels: Sequence[dict]) -> list[str]:
     ]
 
 
-def confidences(labels: Sequence[dict], captions: Sequence[dict]) -> np.ndarray:
+def confidences(labels: Sequence[Label], captions: Sequence[dict]) -> np.ndarray:
     """Return the confidence of each labelled caption, (N,).
 
     Raises:
@@ -68,21 +63,21 @@ def confidences(labels: Sequence[dict], captions: Sequence[dict]) -> np.ndarray:
     of_photo = {Path(row["path"]).name: row for row in captions}
     values = []
     for label in labels:
-        row = of_photo.get(label["photo"])
-        if row is None or row["caption"] != label["caption"]:
+        row = of_photo.get(label.photo)
+        if row is None or row["caption"] != label.caption:
             raise ValueError(
-                f"{label['photo']}: its caption must be {label['caption']!r}, as "
+                f"{label.photo}: its caption must be {label.caption!r}, as "
                 f"it was judged. Received: {row and row['caption']!r}"
             )
         if row.get("confidence") is None:
-            raise ValueError(f"{label['photo']}: its caption has no confidence")
+            raise ValueError(f"{label.photo}: its caption has no confidence")
         values.append(row["confidence"])
     return np.array(values)
 
 
-def worth(labels: Sequence[dict], confidence: np.ndarray) -> list[str]:
+def worth(labels: Sequence[Label], confidence: np.ndarray) -> list[str]:
     """Return lines on the labels of captions by the word of their confidence."""
-    grades = _grades(labels).mean(axis=1)
+    grades = np.array([label.grade for label in labels])
     rows = [["confidence", "captions", "share", "right", "right or a slip"]]
     below = np.inf
     for word, least in CONFIDENCE_WORDS.items():
@@ -90,25 +85,46 @@ def worth(labels: Sequence[dict], confidence: np.ndarray) -> list[str]:
         rows.append([word, *_shares(grades, chosen)])
         below = least
     rows.append(["all", *_shares(grades, confidence >= 0)])
+    ranks = np.argsort(np.argsort(-confidence, kind="stable"))
+    for share in _FRONTIER:
+        chosen = ranks < round(share * len(labels))
+        rows.append([f"highest {share:.0%}", *_shares(grades, chosen)])
     lines = align(rows)
-    for name, least in (("right", RIGHT), ("right or a slip", SLIP)):
-        positive = grades >= least
+    for name in ("right", "slip"):
+        positive = grades >= GRADES[name]
         auc = rank_auc(confidence[positive], confidence[~positive])
-        lines.append(f"AUC, {name} against the others: {auc:.3f}")
+        low, high = _interval_of_auc(confidence, positive)
+        title = "right" if name == "right" else "right or a slip"
+        lines.append(
+            f"AUC, {title} against the others: {auc:.3f} [{low:.3f}, {high:.3f}]"
+        )
     return lines
 
 
-def _grades(labels: Sequence[dict]) -> np.ndarray:
-    """Return the grades of both passes, (N, 2)."""
-    return np.array([[GRADES[label] for label in row["labels"]] for row in labels])
+def _interval_of_auc(confidence: np.ndarray, positive: np.ndarray) -> np.ndarray:
+    rng = np.random.default_rng(0)
+    values = []
+    for _ in range(_SAMPLES):
+        rows = rng.integers(0, len(positive), len(positive))
+        sampled = confidence[rows]
+        is_positive = positive[rows]
+        if 0 < is_positive.sum() < len(rows):
+            values.append(rank_auc(sampled[is_positive], sampled[~is_positive]))
+    return np.quantile(values, [0.025, 0.975])
 
 
 def _shares(grades: np.ndarray, chosen: np.ndarray) -> list[str]:
     count = int(chosen.sum())
     if not count:
         return ["0", "0 %", "", ""]
-    shares = (chosen.mean(), *((grades[chosen] >= x).mean() for x in (RIGHT, SLIP)))
-    return [str(count), *(f"{100 * share:.1f} %" for share in shares)]
+    rng = np.random.default_rng(0)
+    cells = [str(count), f"{100 * chosen.mean():.1f} %"]
+    for name in ("right", "slip"):
+        positive = grades[chosen] >= GRADES[name]
+        samples = positive[rng.integers(0, count, (_SAMPLES, count))].mean(axis=1)
+        low, high = 100 * np.quantile(samples, [0.025, 0.975])
+        cells.append(f"{100 * positive.mean():.1f} % [{low:.0f}, {high:.0f}]")
+    return cells
 
 
 def main() -> None:
@@ -116,18 +132,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("captions", type=Path, metavar="CAPTIONS.jsonl")
     given = parser.parse_args()
-    labels = read_lines(LABELS)
     try:
-        confidence = confidences(labels, read_lines(given.captions))
+        labels = read_labels(LABELS)
+        lines = given.captions.read_text("utf-8").splitlines()
+        confidence = confidences(labels, [json.loads(line) for line in lines])
     except (OSError, ValueError) as error:
         sys.exit(str(error))
-    lines = agreement(labels)
-    for name in sorted({label["list"] for label in labels}):
-        chosen = np.array([label["list"] == name for label in labels])
-        own = [label for label in labels if label["list"] == name]
-        lines += ["", f"{name}:", *worth(own, confidence[chosen])]
-    lines += ["", "both:", *worth(labels, confidence)]
-    print("\n".join(lines))
+    printed = agreement(labels)
+    is_fitted = np.array([label.is_fitted for label in labels])
+    group = np.array([label.group for label in labels])
+    parts = {"labels that fit the confidence": is_fitted, "other labels": ~is_fitted}
+    for name in sorted(set(group)):
+        parts[f"other labels, {name}"] = ~is_fitted & (group == name)
+    for title, chosen in parts.items():
+        own = [label for label, is_in in zip(labels, chosen, strict=True) if is_in]
+        printed += ["", f"{title}:", *worth(own, confidence[chosen])]
+    print("\n".join(printed))
 
 
 if __name__ == "__main__":

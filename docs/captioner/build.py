@@ -90,10 +90,15 @@ def write_files(folder: Path) -> None:
 
 def calibration_json(pipeline) -> bytes:
     """Return what confidence.js reads, from a pipeline with a calibration."""
+    from show_attend_tell.data.nouns import nouns_of, singular
     from show_attend_tell.inference import confidence
     from show_attend_tell.inference.result import CONFIDENCE_WORDS
 
     calibration = pipeline.calibration
+    vocabulary = pipeline.engine.vocabulary.words
+    places = {}  # of the forms of a noun among the content words
+    for place, word in enumerate(calibration.space.words.tolist()):
+        places.setdefault(singular(vocabulary[word]), []).append(place)
     arrays = vars(calibration.space) | vars(calibration)
     names = confidence.STATISTICS
     content = {
@@ -104,6 +109,10 @@ def calibration_json(pipeline) -> bytes:
             "quality": [names.index(name) for name in confidence.QUALITY],
         },
         "confidence_words": CONFIDENCE_WORDS,
+        "tags": calibration.tags.coefficients.tolist(),
+        "nouns": [next(iter(nouns_of([word])), None) for word in vocabulary],
+        "compounds": compounds_of(vocabulary),
+        "places": places,
         "arrays": {
             name: base64.b64encode(np.asarray(values, "<f4").tobytes()).decode()
             for name, values in arrays.items()
@@ -111,6 +120,20 @@ def calibration_json(pipeline) -> bytes:
         },
     }
     return json.dumps(content).encode()
+
+
+def compounds_of(vocabulary) -> dict[str, str]:
+    """Return the nouns of two words by the words' ids, ``{"12 345": "hot dog"}``."""
+    from show_attend_tell.data.nouns import COMPOUNDS, singular
+
+    ids = {word: k for k, word in enumerate(vocabulary)}
+    found = {}
+    for compound in COMPOUNDS:
+        first, second = compound.split()
+        for word, k in ids.items():
+            if first in ids and singular(word) == second:
+                found[f"{ids[first]} {k}"] = compound
+    return found
 
 
 def fetch_runtime() -> Path:

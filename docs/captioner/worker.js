@@ -81,8 +81,8 @@ async function captionsOf(square) {
     captions = reranker.rank(captions, values.data);
   }
   captions = repeatedNounsLast(captions, settings.kinds);
-  const [best] = captions;
-  Object.assign(best, calibration.describe(photo.features.data, settings.grid, best));
+  const described = calibration.describe(photo.features.data, settings.grid, captions);
+  Object.assign(captions[0], described);
   return captions;
 }
 

@@ -23,8 +23,9 @@ def convert(sources, runs, network, overwrite) -> None:
     """Convert files of version 0.3: models to .safetensors, shards to one file.
 
     FILE is a model (.keras), a reranker (.npz) or the weights of an encoder
-    (.weights.h5). What lies beside a model, its reranker and its calibration, becomes a
-    part of the new file. FOLDER.shards holds features. The old files stay.
+    (.weights.h5). A reranker beside a model becomes a part of the new file; a
+    calibration does not, and `calibrate` makes another. FOLDER.shards holds features.
+    The old files stay.
     """
     from data_prep.join_shards import is_shards_folder, join_shards
     from show_attend_tell.conversion.convert import convert

@@ -250,14 +250,29 @@ def average(models, experiment, changes, runs, name, overwrite) -> None:
     help="Folder of pictures unlike the training photos; repeatable.",
 )
 @click.option(
-    "--tags",
-    "only_tags",
+    "--labels",
+    type=PATH,
+    metavar="FILE",
+    help="JSON Lines of captions of validation photos that you judged, with `photo`, "
+    "`caption` and `labels`: right, slip or wrong. Half of them fit the confidence, "
+    "in place of the captions by people, and half measure it.",
+)
+@click.option(
+    "--keep-familiarity",
     is_flag=True,
-    help="Calibrate the tags of a calibrated model, and nothing else; needs the "
-    "features of validation photos alone.",
+    help="Keep what a calibrated model knows of unlike photos, and calibrate tags and "
+    "right captions again; needs the features of validation photos alone.",
 )
 def calibrate(
-    experiment, changes, work, runs, model, encoder_weights, others, only_tags
+    experiment,
+    changes,
+    work,
+    runs,
+    model,
+    encoder_weights,
+    others,
+    labels,
+    keep_familiarity,
 ) -> None:
     """Calibrate the confidence of a model's captions and tags: when to trust them.
 
@@ -265,16 +280,19 @@ def calibrate(
     photos upside down, close-ups of them, drawn scenes, and those of --other. The
     calibration becomes a part of the model's file.
     """
-    if only_tags and others:
-        raise click.UsageError("--tags needs no --other.")
+    if keep_familiarity and others:
+        raise click.UsageError("--keep-familiarity needs no --other.")
     settings = load_settings(experiment, changes)
+    from show_attend_tell.training.labels import read_labels
+
+    judged = None if labels is None else read_labels(labels)
     start_keras()
     from show_attend_tell.models.pretrained import model_path
-    from show_attend_tell.training.calibration import calibrate, calibrate_tags
+    from show_attend_tell.training.calibration import calibrate, recalibrate
 
     file = model_path(str(model or settings.name), runs)
-    if only_tags:
-        found = calibrate_tags(settings, work, file, encoder_weights)
+    if keep_familiarity:
+        found = recalibrate(settings, work, file, encoder_weights, judged)
         click.echo("\n".join(found.lines()))
         return
     ood_sets = {str(folder): _pictures(folder) for folder in others}
@@ -283,7 +301,7 @@ def calibrate(
 
         numbers = range(_MOST_UNLIKE)
         ood_sets["drawn scenes"] = (make_scene("test", n)[0] for n in numbers)
-    report = calibrate(settings, work, file, ood_sets, encoder_weights)
+    report = calibrate(settings, work, file, ood_sets, encoder_weights, labels=judged)
     click.echo("\n".join(report.lines()))
 
 

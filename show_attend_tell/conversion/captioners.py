@@ -17,7 +17,6 @@ from show_attend_tell.conversion.archives import read_arrays
 from show_attend_tell.conversion.faults import conversion_of
 from show_attend_tell.conversion.hdf5_arrays import Hdf5Arrays
 from show_attend_tell.conversion.keras_files import OLD_SCALE, OldModel
-from show_attend_tell.inference.confidence import find_calibration
 from show_attend_tell.reference.captioner import layout
 from show_attend_tell.reference.generator import Generator
 from show_attend_tell.reference.model_file import (
@@ -60,20 +59,6 @@ _RERANKER_ARRAYS = (
     "landmarks_scale",
 )
 _RERANKER_FORMAT = 2
-_CALIBRATION_ARRAYS = (
-    "mean",
-    "components",
-    "variances",
-    "layout",
-    "words",
-    "shares",
-    "word_weights",
-    "centre",
-    "scale",
-    "familiarity",
-    "quality",
-)
-_CALIBRATION_FORMAT = 1
 
 
 def convert_captioner(model: OldModel, source: Path, target: Path) -> list[str]:
@@ -91,7 +76,6 @@ def convert_captioner(model: OldModel, source: Path, target: Path) -> list[str]:
         ModelFileError: a file is damaged, or older.
         OSError: the new file cannot be written.
     """
-    notes: list[str] = []
     beside = source.with_suffix(f".{RERANKER}.npz")
     calibration = source.with_suffix(f".{CONFIDENCE}.npz")
     with atomic_path(target) as temporary:
@@ -105,13 +89,13 @@ def convert_captioner(model: OldModel, source: Path, target: Path) -> list[str]:
             with conversion_of(beside, temporary):
                 replace_part(temporary, RERANKER, _read_reranker(beside))
                 reranker = find_reranker(None, [temporary])
-                generator = Generator([captioner], reranker=reranker)
-        else:
-            generator = Generator([captioner])
-        if calibration.exists():
-            with conversion_of(calibration, temporary):
-                notes += _add_calibration(calibration, generator, temporary)
-    return notes
+                Generator([captioner], reranker=reranker)  # verifies it
+    if calibration.exists():
+        return [
+            f"{calibration}: left out, as the confidence rests on other statistics "
+            f"now; run `show-attend-tell calibrate --model {target}`"
+        ]
+    return []
 
 
 def _require_version(model: OldModel, source: Path) -> None:
@@ -205,37 +189,6 @@ def convert_reranker(source: Path, target: Path) -> None:
             temporary, {"class": RERANKER_CLASS, RERANKER: part.about}, arrays
         )
         load_reranker(temporary)  # verifies it
-
-
-def _add_calibration(path: Path, generator: Generator, target: Path) -> list[str]:
-    """Add the calibration in a ``.npz`` file to a captioner's file.
-
-    Returns:
-        What the user should know.
-    """
-    arrays, about = read_arrays(path, _CALIBRATION_ARRAYS, _CALIBRATION_FORMAT)
-    if about.get("model") != _digest_of(generator):
-        raise ValueError("it belongs to another model: remove the file")
-    reranker = generator.reranker
-    digest = None if reranker is None else reranker.digest()
-    if about.get("reranker") != digest:
-        return [f"{path}: left out, as it holds for another reranker"]
-    kept = {
-        "statistics": about.get("statistics"),
-        "measured": about.get("measured"),
-        "reranked": reranker is not None,
-    }
-    replace_part(target, CONFIDENCE, Part(kept, arrays))
-    find_calibration(generator, target)  # verifies it
-    return []
-
-
-def _digest_of(generator: Generator) -> str:
-    """Return the SHA-256 of a captioner's words and weights that version 0.3 wrote."""
-    digest = hashlib.sha256("\n".join(generator.vocabulary.words).encode())
-    for weight in generator.weights:
-        digest.update(np.ascontiguousarray(weight, np.float32).tobytes())
-    return digest.hexdigest()
 
 
 def require_not_alone(path: Path) -> None:

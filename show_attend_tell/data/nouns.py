@@ -74,7 +74,7 @@ def _words(text: str) -> frozenset[str]:
 
 _NOT_TAGS = _words(_EMPTY) | _words(_BODY) | _words(_NOT_NOUNS)
 # Pairs of words whose parts name something else.
-_COMPOUNDS = frozenset(
+COMPOUNDS = frozenset(
     pair.strip()
     for pair in """
 hot dog, ice cream, cell phone, fire hydrant, fire truck, fire engine, fire station,
@@ -174,7 +174,7 @@ def nouns_of(words: Sequence[str]) -> frozenset[str]:
         noun = singular(words[t])
         if t + 1 < len(words):
             compound = f"{words[t]} {singular(words[t + 1])}"
-            if compound in _COMPOUNDS:
+            if compound in COMPOUNDS:
                 nouns.add(compound)
                 t += 2
                 continue

@@ -8,31 +8,33 @@ over the top, middle and bottom rows, scaled to length 1, the statistics are
     layout      cosine of g_top(a) - g_bottom(a) with its mean over training photos
     grounding   mean over content words w of log(p_w / f_w),  p_w = f_w + u_w^T z
     log_prob    log p(caption) / number of words
-    weakest     mean of the three smallest log p of a word
-    expected    g(c) . y of the caption, its CIDEr as the model's reranker predicts it
-                (reference.reranker); 0 without a reranker
+    certainty   log p of the most probable candidate of the beam
+    nouns       mean over the nouns of the caption of log p_n / (1 - p_n), p_n the
+                probability that a person names it (inference.tags); 0 without nouns
 
 mu, V and lambda are the mean, the principal directions and the variances of g over the
 training photos; f_w is the share of training photos with word w in a caption, and u_w
-its ridge regression on z_k = y_k / sqrt(lambda_k). All statistics are low for
-a photo that looks nothing like the training photos. The confidence is the product of
-two logistic regressions:
+its ridge regression on z_k = y_k / sqrt(lambda_k). All statistics but the last two are
+low for a photo that looks nothing like the training photos. The confidence is the
+product of two logistic regressions:
 
-    confidence = P(photo like the training photos) P(caption right | like)
+    confidence = P(photo like the training photos) P(caption right or a slip | like)
 
-The first assumes that a tenth of the photos look nothing like the training photos. The
-second is fitted to :func:`training.confidence.probability_right` of the validation
-captions.
+A caption is a slip if one detail is wrong; experiments/labels/README.md has the rule.
+The first regression assumes that a tenth of the photos look nothing like the training
+photos. The second is fitted to captions that were judged, or to
+those that are probably right by their CIDEr (training.confidence).
 """
 
 import dataclasses
+import logging
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from show_attend_tell.data.nouns import singular
+from show_attend_tell.data.nouns import nouns_of, singular
 from show_attend_tell.data.vocabulary import Vocabulary
 from show_attend_tell.inference.tags import (
     Tag,
@@ -60,14 +62,15 @@ from show_attend_tell.reference.tensor_file import (
 )
 from show_attend_tell.runtime.errors import ModelFileError
 
+_LOGGER = logging.getLogger(__name__)
 FAMILIARITY = ("residual", "distance", "layout", "grounding", "log_prob")
-QUALITY = ("grounding", "log_prob", "weakest", "expected")
-STATISTICS = (*FAMILIARITY, "weakest", "expected")
+QUALITY = ("certainty", "nouns")
+STATISTICS = (*FAMILIARITY, *QUALITY)
+_EARLIER = (*FAMILIARITY, "weakest", "expected")  # in files of earlier versions
 
 _LIMIT = 4.0  # standard deviations: a statistic beyond them changes nothing more
 _SMALLEST = 1e-12
 _LEAST_P = 1e-3  # of a word, where its regression gives less
-_WEAKEST = 3  # words
 
 _REMEDY = "run `show-attend-tell calibrate` for this model"
 # The arrays and their axes: G = 3 D, k directions, V content words, S statistics, and
@@ -114,6 +117,44 @@ class PhotoSpace:
     word_weights: np.ndarray
 
 
+class Nouns(NamedTuple):
+    """The n nouns of a photo's candidates.
+
+    Attributes:
+        names: the nouns, in the singular.
+        statistics: (n, 4), see :mod:`inference.tags`.
+        is_said: (n,) bool, whether the best caption has the noun.
+    """
+
+    names: list[str]
+    statistics: np.ndarray
+    is_said: np.ndarray
+
+
+class Evidence(NamedTuple):
+    """The numbers from which confidence and tags of N photos are computed.
+
+    Attributes:
+        values: all of :data:`STATISTICS` except the last, ``nouns``, (N, 6).
+        nouns: of each photo.
+    """
+
+    values: np.ndarray
+    nouns: list[Nouns]
+
+
+class Judgement(NamedTuple):
+    """The confidence of a caption and the tags of its photo.
+
+    Attributes:
+        confidence: 0 to 1, rounded to six decimals.
+        tags: all nouns of the candidates, the most probable first.
+    """
+
+    confidence: float
+    tags: tuple[Tag, ...]
+
+
 @dataclass(frozen=True, eq=False)
 class Calibration:
     """Convert features and hypotheses to a confidence.
@@ -123,9 +164,8 @@ class Calibration:
         centre: mean of each statistic over validation photos, (7,).
         scale: standard deviation of each statistic over validation photos, (7,).
         familiarity: coefficients of :data:`FAMILIARITY`, then the constant, (6,).
-        quality: coefficients of :data:`QUALITY`, then the constant, (5,).
-        reranker: the model's reranker, if any.
-        tags: gives nouns their probability; None in files of earlier versions.
+        quality: coefficients of :data:`QUALITY`, then the constant, (3,).
+        tags: gives nouns their probability; None if the model names nothing.
     """
 
     space: PhotoSpace
@@ -133,60 +173,41 @@ class Calibration:
     scale: np.ndarray
     familiarity: np.ndarray
     quality: np.ndarray
-    reranker: Reranker | None = None
     tags: TagCalibration | None = None
 
-    def confidence(self, features: np.ndarray, hypotheses: Hypotheses) -> np.ndarray:
-        """Return the confidence of the best caption of each photo.
+    def judge(
+        self, features: np.ndarray, hypotheses: Hypotheses, vocabulary: Vocabulary
+    ) -> list[Judgement]:
+        """Return the confidence and the tags of photos.
 
         Args:
             features: annotations as the encoder returns them, (N, L, D).
             hypotheses: of N photos.
-
-        Returns:
-            (N,) float64 in [0, 1], rounded to six decimals.
+            vocabulary: the captioner's.
         """
-        values = statistics(self.space, features, hypotheses, self.reranker)
-        return np.round(self.of_statistics(values), 6)
+        evidence = gather_evidence(self.space, features, hypotheses, vocabulary)
+        values = statistics(evidence, self.tags)
+        confidence = np.round(self.of_statistics(values), 6).tolist()
+        familiar = self.familiarity_of(values)
+        judgements = []
+        for k, nouns in enumerate(evidence.nouns):
+            tags: tuple[Tag, ...] = ()
+            if self.tags is not None:
+                tags = tags_of(nouns.names, familiar[k] * self.tags(nouns.statistics))
+            judgements.append(Judgement(confidence[k], tags))
+        return judgements
 
     def of_statistics(self, values: np.ndarray) -> np.ndarray:
         """Return the confidence (N,) of statistics (N, 7)."""
         x = self.standardise(values)
-        known = probability(x, FAMILIARITY, self.familiarity)
-        right: np.ndarray = known * probability(x, QUALITY, self.quality)
+        right: np.ndarray = self.familiarity_of(values) * probability(
+            x, QUALITY, self.quality
+        )
         return right
 
-    def known(self, features: np.ndarray, hypotheses: Hypotheses) -> np.ndarray:
-        """Return the probability that photos are like the training photos, (N,).
-
-        The arguments are those of :meth:`confidence`, of which it is the first factor.
-        """
-        values = statistics(self.space, features, hypotheses, self.reranker)
+    def familiarity_of(self, values: np.ndarray) -> np.ndarray:
+        """Return P(photo like the training photos), (N,), of statistics (N, 7)."""
         return probability(self.standardise(values), FAMILIARITY, self.familiarity)
-
-    def tags_of_photo(
-        self,
-        features: np.ndarray,
-        hypotheses: Hypotheses,
-        vocabulary: Vocabulary,
-        threshold: float,
-    ) -> tuple[Tag, ...]:
-        """Return the tags of one photo, the most probable first.
-
-        Args:
-            features: annotations of the photo, (1, L, D).
-            hypotheses: its candidates, every field is (1, W, ...).
-            vocabulary: the captioner's.
-            threshold: lowest confidence of a tag.
-
-        Raises:
-            ValueError: :attr:`tags` is None.
-        """
-        if self.tags is None:
-            raise ValueError("`tags` must be a calibration. Received: None")
-        known = float(self.known(features, hypotheses)[0])
-        ((names, x),) = nouns_of_photos(self.space, features, hypotheses, vocabulary)
-        return tags_of(names, known * self.tags(x), threshold)
 
     def standardise(self, values: np.ndarray) -> np.ndarray:
         """Return statistics (N, 7) in standard deviations, limited to four."""
@@ -239,16 +260,19 @@ def describe_photos(features: np.ndarray, grid: tuple[int, int]) -> np.ndarray:
     return g
 
 
-def statistics(
+def gather_evidence(
     space: PhotoSpace,
     features: np.ndarray,
     hypotheses: Hypotheses,
-    reranker: Reranker | None = None,
-) -> np.ndarray:
-    """Compute the statistics of photos and their best captions.
+    vocabulary: Vocabulary,
+) -> Evidence:
+    """Compute what the confidence and the tags of photos rest on.
 
-    See :class:`Calibration` and its method :meth:`~Calibration.confidence` for the
-    arguments. Returns (N, 7) float64 in the order of :data:`STATISTICS`.
+    Args:
+        space: the distribution of the training photos.
+        features: annotations, (N, L, D).
+        hypotheses: of N photos.
+        vocabulary: the captioner's.
     """
     g = describe_photos(features, space.grid)  # (N, L, D) -> (N, 3 D)
     centred = g.astype(np.float64) - space.mean
@@ -258,36 +282,43 @@ def statistics(
     D = len(space.layout)
     direction = g[:, :D].astype(np.float64) - g[:, -D:]  # (N, D)
     norms = np.linalg.norm(direction, axis=1) * np.linalg.norm(space.layout)
-    tokens = hypotheses.tokens[:, 0]
-    lengths = hypotheses.lengths[:, 0]
-    log_p = np.asarray(hypotheses.word_log_probs[:, 0], np.float64)  # (N, T)
-    written = np.arange(log_p.shape[1]) < lengths[:, None]  # (N, T)
-    weakest = np.sort(np.where(written, log_p, np.inf), axis=1)[:, :_WEAKEST]
+    p = np.clip(z @ space.word_weights + space.shares, _LEAST_P, 1)  # (N, V)
+    log_p = np.asarray(hypotheses.word_log_probs[:, 0], np.float64).sum(axis=1)  # (N,)
     columns = {
         "residual": -np.log(np.maximum(outside, _SMALLEST)),
         "distance": -np.log(np.maximum((z**2).mean(axis=1), _SMALLEST)),
         "layout": direction @ space.layout / np.maximum(norms, _SMALLEST),
-        "grounding": _grounding(space, z, tokens),
-        "log_prob": log_p.sum(axis=1) / np.maximum(lengths, 1),
-        "weakest": np.ma.masked_invalid(weakest).mean(axis=1).filled(0),
-        "expected": np.zeros(len(g)),
+        "grounding": _grounding(space, p, hypotheses.tokens[:, 0]),
+        "log_prob": log_p / np.maximum(hypotheses.lengths[:, 0], 1),
+        "certainty": np.asarray(hypotheses.log_probs, np.float64).max(axis=1),
     }
-    if reranker is not None:
-        best = hypotheses.tokens[:, :1]  # (N, W, T) -> (N, 1, T)
-        columns["expected"] = reranker.expected_ciders(best, features)[:, 0]
-    return np.stack([columns[name] for name in STATISTICS], axis=1)
+    values = np.stack([columns[name] for name in STATISTICS[:-1]], axis=1)
+    return Evidence(values, _nouns_of_photos(space, p, hypotheses, vocabulary))
 
 
-def _grounding(space: PhotoSpace, z: np.ndarray, tokens: np.ndarray) -> np.ndarray:
+def statistics(evidence: Evidence, tags: TagCalibration | None) -> np.ndarray:
+    """Return the statistics of photos, (N, 7), in the order of :data:`STATISTICS`.
+
+    Args:
+        evidence: of N photos.
+        tags: gives nouns their probability; without it ``nouns`` is 0.
+    """
+    of_nouns = np.zeros(len(evidence.nouns))
+    for k, nouns in enumerate(evidence.nouns):
+        if tags is not None and nouns.is_said.any():
+            of_nouns[k] = tags.log_odds(nouns.statistics[nouns.is_said]).mean()
+    return np.column_stack([evidence.values, of_nouns])
+
+
+def _grounding(space: PhotoSpace, p: np.ndarray, tokens: np.ndarray) -> np.ndarray:
     """Return the mean log ratio of each caption's content words, 0 without any.
 
     Args:
         space: the distribution of the training photos.
-        z: (N, k).
+        p: probability of each content word, (N, V).
         tokens: (N, T) word ids.
     """
-    p = np.clip(z @ space.word_weights + space.shares, _LEAST_P, 1)  # (N, V)
-    ratios = np.log(p / space.shares)
+    ratios = np.log(p / space.shares)  # (N, V)
     index = np.searchsorted(space.words, tokens)  # (N, T)
     index = np.minimum(index, len(space.words) - 1)
     content = space.words[index] == tokens  # (N, T)
@@ -297,26 +328,10 @@ def _grounding(space: PhotoSpace, z: np.ndarray, tokens: np.ndarray) -> np.ndarr
     return means
 
 
-def nouns_of_photos(
-    space: PhotoSpace,
-    features: np.ndarray,
-    hypotheses: Hypotheses,
-    vocabulary: Vocabulary,
-) -> list[tuple[list[str], np.ndarray]]:
-    """Return the nouns of each photo's candidates with their statistics.
-
-    Args:
-        space: the distribution of the training photos.
-        features: annotations, (N, L, D).
-        hypotheses: of N photos.
-        vocabulary: the captioner's.
-
-    Returns:
-        For each photo n nouns, and (n, 4) statistics, see :mod:`inference.tags`.
-    """
-    centred = describe_photos(features, space.grid).astype(np.float64) - space.mean
-    z = centred @ space.components / np.sqrt(space.variances)  # (N, G) -> (N, k)
-    p = np.clip(z @ space.word_weights + space.shares, _LEAST_P, 1)  # (N, V)
+def _nouns_of_photos(
+    space: PhotoSpace, p: np.ndarray, hypotheses: Hypotheses, vocabulary: Vocabulary
+) -> list[Nouns]:
+    """Return the nouns of each photo's candidates; `p` is as in :func:`_grounding`."""
     forms: dict[str, list[int]] = {}  # places of "dog" and "dogs" in space.words
     for place, word in enumerate(space.words.tolist()):
         forms.setdefault(singular(vocabulary.words[word]), []).append(place)
@@ -329,20 +344,25 @@ def nouns_of_photos(
             places = forms[noun]
             share = min(1.0, float(space.shares[places].sum()))
             expected[noun] = min(1.0, float(p[k, places].sum())), share
-        found.append((list(scores), noun_statistics(scores, expected)))
+        said = nouns_of(vocabulary.decode(photo.tokens[0].tolist()))
+        is_said = np.array([noun in said for noun in scores], bool)
+        found.append(Nouns(list(scores), noun_statistics(scores, expected), is_said))
     return found
 
 
-def part_of_calibration(calibration: Calibration, measured: dict[str, Any]) -> Part:
+def part_of_calibration(
+    calibration: Calibration, reranked: bool, measured: dict[str, Any]
+) -> Part:
     """Return a calibration as a part of a captioner's file.
 
     Args:
         calibration: the calibration.
+        reranked: whether the reranker in the file ranks the captions.
         measured: values for JSON that are kept with it.
     """
     about = {
         "statistics": list(STATISTICS),
-        "reranked": calibration.reranker is not None,
+        "reranked": reranked,
         "measured": measured,
     }
     if calibration.tags is not None:
@@ -355,16 +375,16 @@ def part_of_calibration(calibration: Calibration, measured: dict[str, Any]) -> P
 
 
 def save_calibration(
-    calibration: Calibration, model: str | Path, measured: dict[str, Any]
+    calibration: Calibration,
+    model: str | Path,
+    reranked: bool,
+    measured: dict[str, Any],
 ) -> None:
     """Write the calibration of a model into its file, atomically.
 
-    Args:
-        calibration: the calibration; a reranker is the one of the file.
-        model: the file of the model.
-        measured: values for JSON that are kept with it.
+    The arguments are those of :func:`part_of_calibration`, and the model's file.
     """
-    part = part_of_calibration(calibration, measured)
+    part = part_of_calibration(calibration, reranked, measured)
     replace_part(model, CONFIDENCE, part)
 
 
@@ -372,8 +392,9 @@ def find_calibration(captioner: Generator, model: str | Path) -> Calibration | N
     """Read the calibration of a model.
 
     Returns:
-        None if the file has none, or if its captions were ranked in another way: by
-        another reranker, or only one of them by a reranker.
+        None if the file has none, or one of an earlier version, which a warning names,
+        or if its captions were ranked in another way: by another reranker, or only one
+        of them by a reranker.
 
     Raises:
         ModelFileError: it is damaged.
@@ -386,7 +407,13 @@ def find_calibration(captioner: Generator, model: str | Path) -> Calibration | N
         if CONFIDENCE not in file.about:
             return None
         about = file.about[CONFIDENCE]
-        if not isinstance(about, dict) or about.get("statistics") != list(STATISTICS):
+        given = about.get("statistics") if isinstance(about, dict) else None
+        if given == list(_EARLIER):
+            _LOGGER.warning(
+                "%s: its confidence is of an earlier version; %s", path, _REMEDY
+            )
+            return None
+        if given != list(STATISTICS):
             raise ValueError("its statistics are those of another version")
         _require_shapes(file, captioner.annotation_width)
         arrays = part_of(file, CONFIDENCE).arrays
@@ -398,7 +425,7 @@ def find_calibration(captioner: Generator, model: str | Path) -> Calibration | N
         arrays[name] = value.astype(np.int64 if name == "words" else np.float64)
     names = [field.name for field in dataclasses.fields(PhotoSpace)][1:]
     space = PhotoSpace(captioner.grid, *(arrays.pop(name) for name in names))
-    return Calibration(space, **arrays, reranker=captioner.reranker, tags=tags)
+    return Calibration(space, **arrays, tags=tags)
 
 
 def valid_calibration(

@@ -351,7 +351,7 @@ class CaptioningPipeline:
         if request.tags and not self.has_tags:
             raise CaptionError(
                 f"`tags` need a calibration of the model. Received: {self.file}, which "
-                "has none for its tags; run `show-attend-tell calibrate --tags`, or "
+                "has none for its tags; run `show-attend-tell calibrate`, or "
                 "leave them out"
             )
         if request.min_confidence is not None and self.calibration is None:
@@ -425,16 +425,15 @@ class CaptioningPipeline:
         confidence = None
         tags = None
         if self.calibration is not None and region is None:
-            batch = _rows(hypotheses, None)  # (W, ...) -> (1, W, ...)
-            # (1, L, D) -> (1,)
-            confidence = float(self.calibration.confidence(features[None], batch)[0])
+            (judgement,) = self.calibration.judge(
+                features[None],  # (L, D) -> (1, L, D)
+                _rows(hypotheses, None),  # (W, ...) -> (1, W, ...)
+                self.engine.vocabulary,
+            )
+            confidence = judgement.confidence
             if request.tags:
-                tags = self.calibration.tags_of_photo(
-                    features[None],
-                    batch,
-                    self.engine.vocabulary,
-                    request.tag_threshold,
-                )
+                threshold = request.tag_threshold
+                tags = tuple(x for x in judgement.tags if x.confidence >= threshold)
         return caption_from_hypotheses(
             hypotheses,
             self.engine.vocabulary,

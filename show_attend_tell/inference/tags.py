@@ -59,9 +59,14 @@ class TagCalibration:
 
     def __call__(self, statistics: np.ndarray) -> np.ndarray:
         """Return the probabilities (N,) of statistics (N, 4)."""
-        z = statistics @ self.coefficients[:-1] + self.coefficients[-1]  # (N,)
+        z = self.log_odds(statistics)
         p: np.ndarray = 0.5 * (1 + np.tanh(0.5 * z))  # 1 / (1 + exp(-z)), no overflow
         return p
+
+    def log_odds(self, statistics: np.ndarray) -> np.ndarray:
+        """Return the log odds (N,) of statistics (N, 4)."""
+        z: np.ndarray = statistics @ self.coefficients[:-1] + self.coefficients[-1]
+        return z
 
     def to_dict(self) -> dict[str, Any]:
         """Return values for JSON."""
@@ -138,20 +143,14 @@ def noun_statistics(
     return rows
 
 
-def tags_of(
-    names: Iterable[str], probabilities: np.ndarray, threshold: float
-) -> tuple[Tag, ...]:
+def tags_of(names: Iterable[str], probabilities: np.ndarray) -> tuple[Tag, ...]:
     """Return the tags of a photo, the most probable first.
 
     Args:
         names: N nouns.
-        probabilities: confidence of each, (N,).
-        threshold: lowest confidence of a tag.
-
-    Returns:
-        Tags whose confidence, rounded to six decimals, is at least `threshold`.
+        probabilities: confidence of each, (N,); it is rounded to six decimals.
     """
     rounded = np.round(probabilities, 6).tolist()
     tags = [Tag(*pair) for pair in zip(names, rounded, strict=True)]
     tags.sort(key=lambda tag: (-tag.confidence, tag.name))
-    return tuple(tag for tag in tags if tag.confidence >= threshold)
+    return tuple(tags)

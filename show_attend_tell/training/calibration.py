@@ -2,11 +2,13 @@
 
 The validation split is in distribution. The out-of-distribution sets look nothing like
 the training photos: photos turned upside down, close-ups, and the caller's pictures.
+Which captions are right is told by labels, where there are any, and else by the CIDEr
+of the validation captions.
 """
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,64 +23,48 @@ from show_attend_tell.data.splits import Split, load_splits, open_features
 from show_attend_tell.evaluation.metrics.reward import CiderReward
 from show_attend_tell.evaluation.validation import best_words, generate_captions
 from show_attend_tell.inference.confidence import (
+    Calibration,
+    Evidence,
+    Nouns,
     PhotoSpace,
     describe_photos,
     find_calibration,
-    nouns_of_photos,
+    gather_evidence,
     save_calibration,
     statistics,
 )
 from show_attend_tell.inference.engine import matching_encoder
+from show_attend_tell.inference.result import CONFIDENCE_WORDS
 from show_attend_tell.inference.tags import TagCalibration
 from show_attend_tell.models.encoder.network import Encoder
 from show_attend_tell.models.generator import Generator
 from show_attend_tell.models.saving import load_generator
-from show_attend_tell.reference.model_file import (
-    CAPTIONER,
-    CONFIDENCE,
-    part_of,
-    replace_part,
-)
+from show_attend_tell.reference.model_file import CAPTIONER, CONFIDENCE
 from show_attend_tell.reference.tensor_file import open_tensors
-from show_attend_tell.runtime.errors import ModelFileError, PhotoError
+from show_attend_tell.runtime.errors import (
+    DataError,
+    ModelFileError,
+    PhotoError,
+    plural,
+    quote,
+)
 from show_attend_tell.runtime.progress import progress_bar
 from show_attend_tell.training.confidence import (
     fit_calibration,
     fit_photo_space,
+    fit_quality,
     fit_tag_calibration,
-    measure,
-    probability_right,
+    is_probably_right,
+    measure_familiarity,
+    measure_quality,
     rank_auc,
 )
+from show_attend_tell.training.labels import GRADES, Label
 from show_attend_tell.training.reranking import describe_split
 
-MIN_PHOTOS = 8  # validation photos, and pictures of a set
+MIN_PHOTOS = 8  # validation photos, pictures of a set, labels that fit or measure
 _BATCH = 16  # pictures whose captions are generated together
-Nouns = tuple[list[str], np.ndarray]  # of a photo, see nouns_of_photos
 _CLOSE_UP = (0.12, 0.25)  # side as a share of the photo's shorter side
-
-
-class TagReport(NamedTuple):
-    """The model with calibrated tags and what was measured."""
-
-    path: Path
-    # ``photos``, ``nouns`` and ``named``, their numbers, the last of nouns that a
-    # person names; ``auc`` between these and others, absent if one is empty.
-    measured: dict
-
-    def lines(self) -> list[str]:
-        """Return the report as lines of text."""
-        photos = self.measured["photos"]
-        nouns = self.measured["nouns"]
-        named = self.measured["named"]
-        end = "not calibrated"
-        if "auc" in self.measured:
-            end = f"AUC {self.measured['auc']:.3f}"
-        return [
-            f"tags: {nouns} nouns of {photos} validation photos, {named} in a caption "
-            f"by a person; {end}",
-            f"{self.path}",
-        ]
 
 
 class CalibrationReport(NamedTuple):
@@ -86,18 +72,53 @@ class CalibrationReport(NamedTuple):
 
     path: Path
     # ``photos``, their number; ``auc`` of the confidence by set, of models fitted
-    # without that set; ``auc_quality`` of the confidence between captions above and
-    # below the mean probability of being right; ``tags`` of :class:`TagReport`.
+    # without that set; ``tags``, see _fit_tags; and ``labels``, see _measure_labels, or
+    # ``auc_quality`` of the confidence between captions that are probably right by
+    # their CIDEr and others.
     measured: dict
+    left_out: str | None = None  # the labels that are not used
 
     def lines(self) -> list[str]:
         """Return the report as lines of text."""
-        known = self.measured["photos"]
-        quality = self.measured["auc_quality"]
-        rows = [f"AUC of the confidence, {known} validation photos and"]
+        rows = ["AUC of the confidence, validation photos and"]
         rows += [f"  {name:14} {auc:.3f}" for name, auc in self.measured["auc"].items()]
-        rows.append(f"captions probably right and probably wrong: {quality:.3f}")
-        return [*rows, *TagReport(self.path, self.measured["tags"]).lines()]
+        if labels := self.measured.get("labels"):
+            rows.append(
+                f"{labels['fitted']} judged captions fit the confidence; of the other "
+                f"{labels['tested']} {labels['likely']:.1%} are likely, and of these "
+                f"{labels['right']:.1%} right, {labels['right_or_slip']:.1%} right or "
+                f"a slip; AUC {labels['auc_right']:.3f} of right, "
+                f"{labels['auc_right_or_slip']:.3f} of right or a slip"
+            )
+        else:
+            quality = self.measured["auc_quality"]
+            rows.append(f"captions probably right and probably wrong: {quality:.3f}")
+        if self.left_out:
+            rows.append(self.left_out)
+        tags = self.measured["tags"]
+        end = f"AUC {tags['auc']:.3f}" if "auc" in tags else "not calibrated"
+        rows.append(
+            f"tags: {tags['nouns']} nouns of {tags['photos']} validation photos, "
+            f"{tags['named']} in a caption by a person; {end}"
+        )
+        return [*rows, f"{self.path}"]
+
+
+class _Validation(NamedTuple):
+    """The captions of the validation split and what is known of them."""
+
+    evidence: Evidence
+    captions: list[str]
+    cider: np.ndarray  # (N,)
+
+
+class _Judged(NamedTuple):
+    """The labels of M validation captions."""
+
+    rows: np.ndarray  # (M,) of the validation split
+    grades: np.ndarray  # (M,)
+    is_fitted: np.ndarray  # (M,) bool
+    left_out: str | None
 
 
 def calibrate(
@@ -107,6 +128,7 @@ def calibrate(
     others: Mapping[str, Iterable[Image.Image]],
     encoder_weights: str | Path | None = None,
     count: int = 200,
+    labels: Sequence[Label] | None = None,
 ) -> CalibrationReport:
     """Calibrate a model on its prepared data; its file then has the calibration.
 
@@ -118,11 +140,13 @@ def calibrate(
         encoder_weights: as in
             :func:`~show_attend_tell.inference.engine.matching_encoder`.
         count: validation photos to turn upside down and to crop close-ups from.
+        labels: of the model's captions of validation photos. Half of them fit the
+            confidence, in place of the captions by people, and the others measure it.
 
     Raises:
-        ModelFileError, DataError, CaptionError: the model, its encoder or the prepared
-            data are absent or do not fit each other, or photos are too few or cannot
-            be read.
+        ModelFileError, DataError, CaptionError: the model, its encoder, the prepared
+            data or the labels are absent or do not fit each other, or photos or labels
+            are too few or cannot be read.
     """
     captioner = load_generator([model])
     encoder = matching_encoder(captioner, Path(model), encoder_weights, Encoder)
@@ -148,79 +172,176 @@ def calibrate(
         describe = functools.partial(describe_photos, grid=captioner.grid)
         g = describe_split(reader, train, describe)
         space = fit_photo_space(g, train.captions, captioner.vocabulary, captioner.grid)
-        known, cider, nouns = _validation_statistics(captioner, reader, val, space)
+        found = _caption_validation(captioner, reader, val, space)
+    judged = None if labels is None else _match(labels, val, found.captions)
+    tags, tags_measured = _fit_tags(found.evidence.nouns, val)
+    known = statistics(found.evidence, tags)
     ood_sets = {
-        name: _statistics(captioner, encoder, space, name, pictures)
+        name: _statistics(captioner, encoder, space, tags, name, pictures)
         for name, pictures in squares.items()
     }
     sources = dict.fromkeys(("upside down", "close-ups"), rows)
-    good = probability_right(cider)
-    better = cider > np.median(cider)
-    if better.sum() < MIN_PHOTOS // 2:
-        raise ModelFileError(
-            "the validation captions must differ in CIDEr. Received: "
-            f"{better.sum()} of {len(better)} above the median; train the model longer"
-        )
-    half = _halves(better, rows, rng)
-    measured = measure(space, known, good, ood_sets, sources, half)
-    calibration = fit_calibration(space, known, good, list(ood_sets.values()))
-    tags, measured["tags"] = _fit_tags(nouns, val)
-    calibration = dataclasses.replace(
-        calibration, reranker=captioner.reranker, tags=tags
-    )
-    save_calibration(calibration, model, measured)
-    return CalibrationReport(Path(model), measured)
+    by_cider = _require_both(is_probably_right(found.cider))
+    half = _halves(by_cider, rows, rng)
+    auc = measure_familiarity(space, known, by_cider, ood_sets, sources, half)
+    good = by_cider if judged is None else _right_or_slip(judged, len(known))
+    fitted = fit_calibration(space, known, good, list(ood_sets.values()))
+    measured = {"photos": len(known), "auc": auc, "tags": tags_measured}
+    calibration = dataclasses.replace(fitted, tags=tags)
+    return _save(calibration, captioner, model, known, by_cider, half, judged, measured)
 
 
-def calibrate_tags(
+def recalibrate(
     experiment: Experiment,
     work: str | Path,
     model: str | Path,
     encoder_weights: str | Path | None = None,
-) -> TagReport:
-    """Calibrate the tags of a model whose captions are calibrated.
+    labels: Sequence[Label] | None = None,
+) -> CalibrationReport:
+    """Calibrate again what validation photos alone tell: tags, and right captions.
 
-    Reads the features of the validation photos alone, and leaves the confidence of
-    captions as it is. The arguments are those of :func:`calibrate`.
+    The distribution of the training photos and the familiarity of photos remain as
+    they are in the model's file. The arguments are those of :func:`calibrate`.
 
     Raises:
-        ModelFileError, DataError: the model, its calibration or the prepared data are
-            absent or do not fit each other.
+        ModelFileError, DataError: as :func:`calibrate`, or the model has no
+            calibration.
     """
     path = Path(model)
     captioner = load_generator([model])
-    calibration = find_calibration(captioner, model)
-    if calibration is None:
+    kept = find_calibration(captioner, model)
+    if kept is None:
         raise ModelFileError(
-            f"{path}: must have a calibration, to which that of the tags is added. "
-            "Received: none for captions ranked so; run `show-attend-tell calibrate` "
-            "without --tags, which calibrates both"
+            f"{path}: must have a calibration, of which a part is kept. Received: none "
+            "for captions ranked so; run `show-attend-tell calibrate` without "
+            "--keep-familiarity, which calibrates all"
         )
-    space = calibration.space
+    with open_tensors(path, CAPTIONER) as file:
+        before = file.about[CONFIDENCE]["measured"]
     encoder = matching_encoder(captioner, path, encoder_weights, Encoder)
     with open_features(experiment, work, identity=encoder.identity()) as reader:
         (val,) = load_splits(experiment, work, ["val"], reader)
-        nouns: list[Nouns] = []
-        decoding = _decoding(captioner)
-        with progress_bar(len(val.rows), "photo", "captions") as bar:
-            for part in generate_captions(captioner, reader, val.rows, decoding):
-                rows = val.rows[len(nouns) : len(nouns) + len(part.tokens)]
-                a = reader.read(rows)
-                nouns += nouns_of_photos(space, a, part, captioner.vocabulary)
-                bar.update(len(rows))
-    tags, measured = _fit_tags(nouns, val)
-    if tags is None:
+        found = _caption_validation(captioner, reader, val, kept.space)
+    judged = None if labels is None else _match(labels, val, found.captions)
+    tags, tags_measured = _fit_tags(found.evidence.nouns, val)
+    known = statistics(found.evidence, tags)
+    by_cider = _require_both(is_probably_right(found.cider))
+    half = _halves(by_cider, np.zeros(0, int), np.random.default_rng(0))
+    good = by_cider if judged is None else _right_or_slip(judged, len(known))
+    calibration = fit_quality(dataclasses.replace(kept, tags=tags), known, good)
+    measured = {"photos": len(known), "auc": before["auc"], "tags": tags_measured}
+    return _save(calibration, captioner, model, known, by_cider, half, judged, measured)
+
+
+def _save(
+    calibration: Calibration,
+    captioner: Generator,
+    model: str | Path,
+    known: np.ndarray,
+    by_cider: np.ndarray,
+    half: np.ndarray,
+    judged: _Judged | None,
+    measured: dict[str, Any],
+) -> CalibrationReport:
+    """Measure which captions are right, and write the calibration."""
+    if judged is None:
+        quality = measure_quality(calibration, known, by_cider, half)
+        measured["auc_quality"] = quality
+    else:
+        measured["labels"] = _measure_labels(calibration, known, judged)
+    reranked = captioner.reranker is not None
+    save_calibration(calibration, model, reranked, measured)
+    left_out = None if judged is None else judged.left_out
+    return CalibrationReport(Path(model), measured, left_out)
+
+
+def _require_both(good: np.ndarray) -> np.ndarray:
+    """Return `good`, (N,) of 0 and 1; raise an error unless it has both."""
+    right = int(good.sum())
+    if min(right, len(good) - right) < MIN_PHOTOS // 2:
         raise ModelFileError(
-            "people must name some nouns of the model's captions of validation photos, "
-            f"and not others. Received: {measured['named']} of {measured['nouns']} "
-            "named; train the model longer"
+            "some validation captions must be right by their CIDEr, and others not. "
+            f"Received: {right} of {len(good)}; train the model longer"
         )
-    with open_tensors(path, CAPTIONER) as file:
-        part = part_of(file, CONFIDENCE)
-    part.about["tags"] = tags.to_dict()
-    part.about["measured"] = part.about["measured"] | {"tags": measured}
-    replace_part(path, CONFIDENCE, part)
-    return TagReport(path, measured)
+    return good
+
+
+def _match(labels: Sequence[Label], val: Split, captions: list[str]) -> _Judged:
+    """Return the labels of captions of the validation split.
+
+    Raises:
+        DataError: there are too few, or a file name belongs to several photos.
+    """
+    rows_of: dict[str, list[int]] = {}
+    for row, photo in enumerate(val.photos):
+        rows_of.setdefault(photo.path.name, []).append(row)
+    matched = []
+    absent = []
+    changed = []
+    for label in labels:
+        rows = rows_of.get(label.photo, [])
+        if len(rows) > 1:
+            raise DataError(
+                f"the photo of a label must have a file name of its own. Received: "
+                f"{quote(label.photo)}, {len(rows)} validation photos; rename one"
+            )
+        if not rows:
+            absent.append(label)
+        elif captions[rows[0]] != label.caption:
+            changed.append(label)
+        else:
+            matched.append((rows[0], label))
+    faults = []
+    for noun, left in (("photo", absent), ("caption", changed)):
+        if left:
+            first = quote(left[0].photo)
+            faults.append(f"{plural(len(left), noun)} not validated, such as {first}")
+    kept = f"{len(matched)} of {plural(len(labels), 'label')} used"
+    left_out = f"{kept}: {', '.join(faults)}" if faults else None
+    grades = np.array([label.grade for _, label in matched], int)
+    is_fitted = np.array([label.is_fitted for _, label in matched], bool)
+    for half in (is_fitted, ~is_fitted):
+        right = int((grades[half] > 0).sum())
+        if half.sum() < MIN_PHOTOS or not 0 < right < half.sum():
+            raise DataError(
+                f"each half of the labels must have {MIN_PHOTOS} captions of this "
+                f"model, some of them wrong. Received: {half.sum()}, {right} not wrong"
+                f"{f'; {left_out}' if left_out else ''}; judge captions that the model "
+                "generates for its validation photos"
+            )
+    return _Judged(np.array([r for r, _ in matched]), grades, is_fitted, left_out)
+
+
+def _right_or_slip(judged: _Judged, photos: int) -> np.ndarray:
+    """Return 1 for captions that are right or a slip, 0 for wrong ones, (N,).
+
+    It is NaN for captions without a label, or whose label measures.
+    """
+    good = np.full(photos, np.nan)
+    rows = judged.rows[judged.is_fitted]
+    good[rows] = judged.grades[judged.is_fitted] >= GRADES["slip"]
+    return good
+
+
+def _measure_labels(
+    calibration: Calibration, known: np.ndarray, judged: _Judged
+) -> dict[str, Any]:
+    """Compare the confidence with the labels that did not fit it."""
+    tested = ~judged.is_fitted
+    grades = judged.grades[tested]
+    confidence = calibration.of_statistics(known[judged.rows[tested]])
+    likely = confidence >= CONFIDENCE_WORDS["likely"]
+    measured: dict[str, Any] = {
+        "fitted": int(judged.is_fitted.sum()),
+        "tested": len(grades),
+        "likely": float(likely.mean()),
+    }
+    for name, grade in (("right", GRADES["right"]), ("right_or_slip", GRADES["slip"])):
+        positive = grades >= grade
+        count = max(int(likely.sum()), 1)
+        measured[name] = float((positive & likely).sum() / count)
+        measured[f"auc_{name}"] = rank_auc(confidence[positive], confidence[~positive])
+    return {name: round(value, 4) for name, value in measured.items()}
 
 
 def _fit_tags(
@@ -228,13 +349,15 @@ def _fit_tags(
 ) -> tuple[TagCalibration | None, dict[str, Any]]:
     """Return the calibration of the nouns of validation photos, and a report.
 
-    There is no calibration if people name all of these nouns, or none.
+    The report has ``photos``, ``nouns`` and ``named``, their numbers, the last of nouns
+    that a person names, and ``auc`` between these and others. There is no calibration,
+    and no ``auc``, if people name all of these nouns, or none.
     """
     named = []
-    for (names, _), captions in zip(nouns, val.captions, strict=True):
+    for of_photo, captions in zip(nouns, val.captions, strict=True):
         by_people = nouns_of_all(captions)
-        named += [noun in by_people for noun in names]
-    x = np.concatenate([statistics for _, statistics in nouns])  # (nouns, 4)
+        named += [noun in by_people for noun in of_photo.names]
+    x = np.concatenate([of_photo.statistics for of_photo in nouns])  # (nouns, 4)
     y = np.array(named, bool)
     measured: dict[str, Any] = {"photos": len(nouns), "nouns": len(y)}
     measured["named"] = int(y.sum())
@@ -246,41 +369,44 @@ def _fit_tags(
     return calibration, measured
 
 
-def _halves(
-    better: np.ndarray, rows: np.ndarray, rng: np.random.Generator
-) -> np.ndarray:
+def _halves(good: np.ndarray, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Return the first half of the photos, (N,) bool.
 
-    The halves differ by at most one in better captions and in photos of `rows`.
+    The halves differ by at most one in good captions and in photos of `rows`.
     """
-    chosen = np.isin(np.arange(len(better)), rows)
-    order = np.lexsort((rng.random(len(better)), chosen, better))
-    half = np.zeros(len(better), bool)
+    chosen = np.isin(np.arange(len(good)), rows)
+    order = np.lexsort((rng.random(len(good)), chosen, good))
+    half = np.zeros(len(good), bool)
     half[order[::2]] = True
     return half
 
 
-def _validation_statistics(captioner, reader, val: Split, space: PhotoSpace):
-    """Return statistics (N, 7), CIDEr (N,) and nouns of the validation split."""
+def _caption_validation(
+    captioner: Generator, reader, val: Split, space: PhotoSpace
+) -> _Validation:
+    """Return the captions of the validation split and what is known of them."""
     reward = CiderReward(val.captions)
-    parts = []
-    scores = []
+    values = []
     nouns: list[Nouns] = []
+    captions: list[str] = []
+    cider = []
     decoding = _decoding(captioner)
     with progress_bar(len(val.rows), "photo", "captions") as bar:
         for part in generate_captions(captioner, reader, val.rows, decoding):
-            start = len(scores)
+            start = len(cider)
             words = best_words(captioner, part)
-            rows = val.rows[start : start + len(words)]
-            a = reader.read(rows)
-            parts.append(statistics(space, a, part, captioner.reranker))
-            nouns += nouns_of_photos(space, a, part, captioner.vocabulary)
+            a = reader.read(val.rows[start : start + len(words)])
+            evidence = gather_evidence(space, a, part, captioner.vocabulary)
+            values.append(evidence.values)
+            nouns += evidence.nouns
+            captions += [" ".join(caption) for caption in words]
             ends = part.finished[:, 0]
             for k, (caption, end) in enumerate(zip(words, ends, strict=True)):
                 sentence = [*caption, CiderReward.END] if end else caption
-                scores.append(reward(start + k, sentence))
+                cider.append(reward(start + k, sentence))
             bar.update(len(words))
-    return np.concatenate(parts), np.array(scores), nouns
+    evidence = Evidence(np.concatenate(values), nouns)
+    return _Validation(evidence, captions, np.array(cider))
 
 
 def _squares(encoder: Encoder, name: str, images: Iterable[Image.Image]) -> np.ndarray:
@@ -298,6 +424,7 @@ def _statistics(
     captioner: Generator,
     encoder: Encoder,
     space: PhotoSpace,
+    tags: TagCalibration | None,
     name: str,
     squares: np.ndarray,
 ) -> np.ndarray:
@@ -308,8 +435,10 @@ def _statistics(
         for start in range(0, len(squares), _BATCH):
             features = encoder.encode(squares[start : start + _BATCH])  # (B, L, D)
             hypotheses = captioner.generate(features, decoding)
-            values = statistics(space, features, hypotheses, captioner.reranker)
-            parts.append(values)
+            evidence = gather_evidence(
+                space, features, hypotheses, captioner.vocabulary
+            )
+            parts.append(statistics(evidence, tags))
             bar.update(len(features))
     return np.concatenate(parts)
 

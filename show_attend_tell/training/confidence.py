@@ -5,6 +5,7 @@ distribution, other pictures are not. All photos of a set weigh the same, all
 out-of-distribution sets weigh the same, and together they have a tenth of the weight.
 """
 
+import dataclasses
 from collections.abc import Mapping
 
 import numpy as np
@@ -14,6 +15,7 @@ from show_attend_tell.data.vocabulary import SPECIAL, Vocabulary
 from show_attend_tell.inference.confidence import (
     FAMILIARITY,
     QUALITY,
+    STATISTICS,
     Calibration,
     PhotoSpace,
     select,
@@ -28,11 +30,9 @@ _WORD_RIDGE = 0.05  # of the regressions of words on z, whose variance is 1
 # Of the photos whose captions have a content word.
 _MIN_SHARE = 1 / 300
 _MAX_SHARE = 0.3
-# A logistic regression on log(CIDEr + 0.1) of 120 captions that a person judged; see
-# "What a confidence means" in experiments/README.md.
-_SLOPE = 1.30
-_SHIFT = 0.45
-_CIDER_OFFSET = 0.1
+# CIDEr, 0 to 10, from which half of judged captions are right or a slip; see "What a
+# confidence means" in experiments/README.md.
+_MIN_CIDER = 0.46
 _TAG_RIDGE = 1e-3  # penalty of the regression of tags
 _STEPS = 50  # of Newton's method; about eight are needed
 _TOLERANCE = 1e-10  # of the largest change of a coefficient
@@ -96,14 +96,13 @@ def _content_words(
     return words, present[:, words].astype(np.float64)
 
 
-def probability_right(cider: np.ndarray) -> np.ndarray:
-    """Compute what share of captions a person judges right, given their CIDEr.
+def is_probably_right(cider: np.ndarray) -> np.ndarray:
+    """Return 1 for captions that are probably right or a slip, 0 for others.
 
     Args:
         cider: (N,), 0 to 10.
     """
-    z = _SLOPE * np.log(cider + _CIDER_OFFSET) + _SHIFT
-    return 0.5 * (1 + np.tanh(0.5 * z))
+    return (cider >= _MIN_CIDER).astype(np.float64)
 
 
 def fit_calibration(
@@ -114,7 +113,8 @@ def fit_calibration(
     Args:
         space: the distribution of the training photos.
         known: statistics of validation photos, (N, 7).
-        good: probability that each of their captions is right, (N,).
+        good: 1 for each of their captions that is right or a slip, 0 for others, (N,);
+            NaN where it is not known.
         ood_sets: statistics of the pictures of each out-of-distribution set, (M, 7).
     """
     centre = known.mean(axis=0)
@@ -128,19 +128,31 @@ def fit_calibration(
     for ood_set in ood_sets:
         M = len(ood_set)
         weights.append(np.full(M, odds / M / len(ood_sets)))
-    # Right or wrong, of the known photos alone.
-    inside = unfitted.standardise(known)
-    return Calibration(
-        space,
-        centre,
-        scale,
-        familiarity=fit_logistic(
-            select(x, FAMILIARITY), labels, np.concatenate(weights), RIDGE
-        ),
-        quality=fit_logistic(
-            select(inside, QUALITY), good, np.ones(len(inside)), RIDGE
-        ),
+    familiarity = fit_logistic(
+        select(x, FAMILIARITY), labels, np.concatenate(weights), RIDGE
     )
+    unfitted = dataclasses.replace(unfitted, familiarity=familiarity)
+    return fit_quality(unfitted, known, good)
+
+
+def fit_quality(
+    calibration: Calibration, known: np.ndarray, good: np.ndarray
+) -> Calibration:
+    """Fit the second regression, of right captions and slips against wrong ones.
+
+    The first one remains as it is. Other arguments are those of
+    :func:`fit_calibration`.
+    """
+    centre = calibration.centre.copy()
+    scale = calibration.scale.copy()
+    columns = [STATISTICS.index(name) for name in QUALITY]
+    centre[columns] = known[:, columns].mean(axis=0)
+    scale[columns] = np.maximum(known[:, columns].std(axis=0), 1e-6)
+    calibration = dataclasses.replace(calibration, centre=centre, scale=scale)
+    judged = ~np.isnan(good)
+    x = select(calibration.standardise(known[judged]), QUALITY)
+    quality = fit_logistic(x, good[judged], np.ones(len(x)), RIDGE)
+    return dataclasses.replace(calibration, quality=quality)
 
 
 def fit_tag_calibration(statistics: np.ndarray, named: np.ndarray) -> TagCalibration:
@@ -200,14 +212,14 @@ def fit_logistic(
     return coefficients
 
 
-def measure(
+def measure_familiarity(
     space: PhotoSpace,
     known: np.ndarray,
     good: np.ndarray,
     ood_sets: Mapping[str, np.ndarray],
     sources: Mapping[str, np.ndarray],
     half: np.ndarray,
-) -> dict:
+) -> dict[str, float]:
     """Measure with models that saw neither the photos nor the set they judge.
 
     Models fitted on one half of the validation photos judge the other half, and models
@@ -216,16 +228,15 @@ def measure(
     Args:
         space: see :func:`fit_calibration`, also for `known` and `good`.
         known: statistics of validation photos.
-        good: probability that each of their captions is right.
+        good: 1 for each of their captions that is right or a slip, else 0.
         ood_sets: statistics of at least two out-of-distribution sets, (M, 7) each.
         sources: for sets made of validation photos, the row of each photo, (M,).
         half: (N,) bool, the first half.
 
     Returns:
-        The attribute ``measured`` of :class:`training.calibration.CalibrationReport`.
+        AUC of the confidence between validation photos and each set, by its name.
     """
-    auc = {name: [] for name in ood_sets}
-    quality = []
+    auc: dict[str, list[float]] = {name: [] for name in ood_sets}
     for fitted in (half, ~half):
         tested = ~fitted
         for name, outside in ood_sets.items():
@@ -235,16 +246,25 @@ def measure(
                 outside = outside[tested[sources[name]]]
             inside = model.of_statistics(known[tested])
             auc[name].append(rank_auc(inside, model.of_statistics(outside)))
-        everything = list(ood_sets.values())
-        model = fit_calibration(space, known[fitted], good[fitted], everything)
-        confidence = model.of_statistics(known[tested])
-        better = good[tested] > good.mean()
-        quality.append(rank_auc(confidence[better], confidence[~better]))
-    return {
-        "photos": len(known),
-        "auc": {name: round(float(np.mean(x)), 4) for name, x in auc.items()},
-        "auc_quality": round(float(np.mean(quality)), 4),
-    }
+    return {name: round(float(np.mean(values)), 4) for name, values in auc.items()}
+
+
+def measure_quality(
+    calibration: Calibration, known: np.ndarray, good: np.ndarray, half: np.ndarray
+) -> float:
+    """Compute the AUC of the confidence between good captions and others.
+
+    Second regressions fitted on one half of the photos judge the other half; `good` is
+    known for all photos. The arguments are those of :func:`fit_quality` and
+    :func:`measure_familiarity`.
+    """
+    areas = []
+    for fitted in (half, ~half):
+        model = fit_quality(calibration, known[fitted], good[fitted])
+        confidence = model.of_statistics(known[~fitted])
+        better = good[~fitted] > 0
+        areas.append(rank_auc(confidence[better], confidence[~better]))
+    return round(float(np.mean(areas)), 4)
 
 
 def rank_auc(positive: np.ndarray, negative: np.ndarray) -> float:

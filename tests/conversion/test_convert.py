@@ -1,6 +1,5 @@
 """Files, runs and presets of version 0.3 become files of this version."""
 
-import dataclasses
 import hashlib
 import json
 import os
@@ -16,22 +15,20 @@ import tiny_captioner as tiny
 import tiny_run
 import tiny_transformer
 import tomli_w
-from old_files import save_old, save_old_calibration, save_old_reranker
+from old_files import save_old, save_old_reranker
 from refusals import refused
 from shell import exit_code
 from tensor_files import unpacked
-from tiny_calibration import make_calibration, make_space
 from zip_members import replace_members
 
 from show_attend_tell.config.settings import EncoderSettings, experiment_to_toml
 from show_attend_tell.conversion.convert import convert
 from show_attend_tell.data.encoder_identity import is_accepted
-from show_attend_tell.inference.confidence import find_calibration
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.encoder.network import Encoder, weights_digest
 from show_attend_tell.models.encoder.scene_net import build_scene_net
 from show_attend_tell.models.encoder.weights import load_weights
-from show_attend_tell.models.saving import load_captioner, load_generator
+from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.reference.encoder_file import source_md5
 from show_attend_tell.reference.model_file import read_captioner
 from show_attend_tell.reference.reranker import (
@@ -107,7 +104,9 @@ def test_weights_of_fewer_bits_keep_them(rng, tmp_path, kind, eight_bit):
         assert np.abs(w - theirs).max() <= step
 
 
-def test_what_lies_beside_a_model_becomes_a_part_of_its_file(rng, tmp_path, capsys):
+def test_a_reranker_beside_a_model_becomes_a_part_of_its_file_a_calibration_does_not(
+    rng, tmp_path, capsys
+):
     model, source = BUILD["lstm"](rng), tmp_path / "model.keras"
     save_old(model, source)
     reranker = reranker_of(rng)
@@ -115,34 +114,15 @@ def test_what_lies_beside_a_model_becomes_a_part_of_its_file(rng, tmp_path, caps
     shutil.copy(tmp_path / "model.reranker.npz", tmp_path / "alone.npz")
     alone = load_reranker(convert(tmp_path / "alone.npz").target)
     np.testing.assert_allclose(alone.basis, reranker.basis, atol=0.05)
-    space = make_space(grid=tiny.GRID, width=tiny.D)
-    calibration = dataclasses.replace(make_calibration(space), reranker=alone)
-    path = tmp_path / "model.confidence.npz"
-    save_old_calibration(calibration, tiny.WORDS, model.weights, path)
+    (tmp_path / "model.confidence.npz").touch()
     assert exit_code("convert", source) == 0
     target = tmp_path / "model.safetensors"
-    assert capsys.readouterr().out.startswith(f"{source} -> {target}: 0.")
+    printed = capsys.readouterr()
+    assert printed.out.startswith(f"{source} -> {target}: 0.")
+    assert "left out" in printed.out + printed.err
+    assert f"calibrate --model {target}`" in printed.out + printed.err
     assert find_reranker(None, [target]).digest() == alone.digest()
-    found = find_calibration(load_generator([target]), target)
-    np.testing.assert_allclose(found.quality, calibration.quality, rtol=1e-6)
-    assert found.reranker.file == target
-    assert unpacked(target)[0]["confidence"]["measured"] == {"photos": 8}
-
-
-def test_a_calibration_of_another_ranking_is_left_out_and_one_of_another_model_refused(
-    rng, tmp_path
-):
-    model, source = BUILD["lstm"](rng), tmp_path / "model.keras"
-    save_old(model, source)
-    calibration = make_calibration(make_space(grid=tiny.GRID, width=tiny.D))
-    path = tmp_path / "model.confidence.npz"
-    save_old_calibration(calibration, tiny.WORDS, model.weights, path, reranker="ab")
-    (note,) = convert(source).notes
-    assert "holds for another reranker" in note
-    assert "confidence" not in unpacked(tmp_path / "model.safetensors")[0]
-    save_old_calibration(calibration, tiny.WORDS, model.weights, path, model="ab")
-    with refused(ModelFileError, rf"{path}: cannot be converted .*another model"):
-        convert(source, overwrite=True)
+    assert "confidence" not in unpacked(target)[0]
 
 
 def test_a_run_is_converted_with_its_settings_and_its_checkpoint_is_named(
@@ -275,9 +255,7 @@ def test_paths_that_need_no_conversion_or_have_no_model_are_one_line(rng, tmp_pa
     (tmp_path / "a.txt").touch()
     with refused(ModelFileError, "must end with .keras, .npz or .h5"):
         convert(tmp_path / "a.txt")
-    save_old_calibration(
-        make_calibration(make_space()), [], [], tmp_path / "good.confidence.npz"
-    )
+    np.savez(tmp_path / "good.confidence.npz", about="{}")
     with refused(ModelFileError, rf"part of its model; run .*convert {old}`"):
         convert(tmp_path / "good.confidence.npz")
     np.savez(tmp_path / "checkpoint.npz", x=np.zeros(3))

@@ -127,11 +127,11 @@ def test_a_sentence_has_a_capital_and_a_full_stop(caption, expected):
 @pytest.mark.parametrize(
     ("confidence", "word", "figures"),
     [
-        (0.5, "likely", "0.50"),
-        (0.498, "unsure", "0.498"),
-        (0.4951, "unsure", "0.495"),
-        (0.4999999, "unsure", "0.4999999"),
-        (0.494, "unsure", "0.49"),
+        (0.65, "likely", "0.65"),
+        (0.648, "unsure", "0.648"),
+        (0.6451, "unsure", "0.645"),
+        (0.6499999, "unsure", "0.6499999"),
+        (0.644, "unsure", "0.64"),
         (0.2, "unsure", "0.20"),
         (0.1999, "probably wrong", "0.1999"),
         (0.0, "probably wrong", "0.00"),

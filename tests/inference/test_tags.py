@@ -88,9 +88,7 @@ def test_a_noun_that_a_candidate_repeats_counts_once():
 def test_candidates_without_a_noun_have_no_tags(caption):
     scores = noun_scores(candidates(caption, log_probs=[-1.0]), VOCABULARY)
     assert scores == {}
-    assert (
-        tags_of(scores, CALIBRATION(noun_statistics(scores, {})), threshold=0.0) == ()
-    )
+    assert tags_of(scores, CALIBRATION(noun_statistics(scores, {}))) == ()
 
 
 def test_very_improbable_candidates_have_finite_shares():
@@ -110,9 +108,9 @@ def test_the_confidence_is_the_logistic_regression_of_the_statistics():
     np.testing.assert_allclose(CALIBRATION(x), 1 / (1 + np.exp(-np.array(z))))
 
 
-def test_tags_are_sorted_and_start_at_the_least_confidence():
-    tags = tags_of(["cat", "dog", "grass"], np.array([0.1, 0.45, 0.25]), threshold=0.25)
-    assert tags == (Tag("dog", 0.45), Tag("grass", 0.25))
+def test_tags_are_sorted_by_their_confidence():
+    tags = tags_of(["cat", "dog", "grass"], np.array([0.1, 0.45, 0.25]))
+    assert tags == (Tag("dog", 0.45), Tag("grass", 0.25), Tag("cat", 0.1))
 
 
 def test_a_higher_score_never_lowers_the_probability():

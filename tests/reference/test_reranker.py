@@ -11,11 +11,9 @@ import tiny_captioner as tiny
 from checks import assert_equal_leaves
 from refusals import refused
 from tensor_files import repack
-from tiny_calibration import make_space
 
 from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.data.vocabulary import END, UNKNOWN
-from show_attend_tell.inference.confidence import statistics
 from show_attend_tell.models.generator import Generator
 from show_attend_tell.reference.model_file import read_captioner
 from show_attend_tell.reference.reranker import (
@@ -213,24 +211,6 @@ def test_hypotheses_are_ranked_by_the_stated_score(rng, captioner, reranker, sha
                 expected = getattr(plain, name)[b][order]
                 np.testing.assert_array_equal(getattr(found, name)[b], expected)
     assert (found.tokens != plain.tokens).any()
-
-
-def test_the_confidence_knows_the_prediction_for_the_best_caption(
-    rng, captioner, reranker
-):
-    annotations = tiny.photos(rng, 3)
-    ranked = Generator([captioner], reranker=reranker)
-    found = ranked.generate(annotations, DECODING)
-    space = make_space(captioner.grid, tiny.D)
-    values = statistics(space, annotations, found, reranker)
-    without = statistics(space, annotations, found)
-    predicted = reranker.predict(descriptors(annotations))
-    for b in range(3):
-        best = found.tokens[b, 0]
-        (expected,) = reranker.expected_cider(predicted[b], [best[best > END].tolist()])
-        assert values[b, -1] == pytest.approx(expected, rel=1e-5)
-    np.testing.assert_array_equal(values[:, :-1], without[:, :-1])
-    assert (without[:, -1] == 0).all()
 
 
 def test_places_without_a_hypothesis_stay_last(rng, captioner, reranker):

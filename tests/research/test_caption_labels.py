@@ -8,25 +8,32 @@ import numpy as np
 import pytest
 
 from research import caption_labels
+from show_attend_tell.training.labels import Label, read_labels
 
-LABELS = caption_labels.read_lines(caption_labels.LABELS)
+TITLES = (
+    "labels that fit the confidence",
+    "other labels",
+    "other labels, coco",
+    "other labels, flickr8k",
+)
+
+LABELS = read_labels(caption_labels.LABELS)
 
 
-def label(photo, *labels, caption="a dog"):
-    return {"photo": photo, "list": "a", "caption": caption, "labels": labels}
+def label(photo, *grades, caption="a dog"):
+    return Label(photo, caption, grades)
 
 
 def caption(photo, confidence, text="a dog"):
     return {"path": f"photos/{photo}", "caption": text, "confidence": confidence}
 
 
-def test_each_list_has_200_photos_with_two_labels():
+def test_each_list_has_200_photos_with_two_labels_and_half_of_them_fit():
     for name in ("flickr8k", "coco"):
-        own = [row for row in LABELS if row["list"] == name]
-        assert len({row["photo"] for row in own}) == len(own) == 200
-    assert all(len(row["labels"]) == 2 for row in LABELS)
-    given = {each for row in LABELS for each in row["labels"]}
-    assert given == caption_labels.GRADES.keys()
+        own = [label for label in LABELS if label.group == name]
+        assert len({label.photo for label in own}) == len(own) == 200
+        assert 85 <= sum(label.is_fitted for label in own) <= 115
+    assert all(len(label.grades) == 2 for label in LABELS)
 
 
 def test_kappa_is_the_agreement_beyond_chance():
@@ -37,18 +44,27 @@ def test_kappa_is_the_agreement_beyond_chance():
     assert caption_labels.cohens_kappa(first, second) == pytest.approx(expected)
 
 
-def test_a_caption_is_right_where_both_passes_say_so():
+def test_a_caption_counts_as_its_lowest_label():
     labels = [
-        label("1.jpg", "right", "right"),
-        label("2.jpg", "right", "slip"),
-        label("3.jpg", "slip", "wrong"),
-        label("4.jpg", "wrong", "wrong"),
+        label("1.jpg", 2, 2),
+        label("2.jpg", 2, 1),
+        label("3.jpg", 1, 0),
+        label("4.jpg", 0, 0),
     ]
-    lines = caption_labels.worth(labels, np.array([0.9, 0.6, 0.3, 0.1]))
-    table = [line.split() for line in lines]
-    assert table[1] == ["likely", "2", "50.0", "%", "50.0", "%", "100.0", "%"]
-    assert table[2] == ["unsure", "1", "25.0", "%", "0.0", "%", "0.0", "%"]
-    assert lines[-2:] == [
+    lines = caption_labels.worth(labels, np.array([0.9, 0.7, 0.3, 0.1]))
+    table = [line.split("  ") for line in lines]
+    table = [[cell.strip() for cell in row if cell.strip()] for row in table]
+    assert table[1][:3] == ["likely", "2", "50.0 %"]
+    assert table[1][3].startswith("50.0 % [0, 100]")
+    assert table[1][4] == "100.0 % [100, 100]"
+    assert [cell.split(" [")[0] for cell in table[2]] == [
+        "unsure",
+        "1",
+        "25.0 %",
+        "0.0 %",
+        "0.0 %",
+    ]
+    assert [line.split(" [")[0] for line in lines[-2:]] == [
         "AUC, right against the others: 1.000",
         "AUC, right or a slip against the others: 1.000",
     ]
@@ -64,19 +80,23 @@ def test_a_caption_is_right_where_both_passes_say_so():
 )
 def test_other_captions_than_the_judged_ones_are_refused(captions, message):
     with pytest.raises(ValueError, match=message):
-        caption_labels.confidences([label("1.jpg", "right", "right")], captions)
+        caption_labels.confidences([label("1.jpg", 2, 2)], captions)
 
 
-def test_the_program_prints_both_lists(tmp_path, monkeypatch, capsys):
-    rows = [caption(row["photo"], 0.6, row["caption"]) for row in LABELS]
+def test_the_program_prints_the_labels_that_fit_and_the_others(
+    tmp_path, monkeypatch, capsys
+):
+    rows = [caption(one.photo, 0.7, one.caption) for one in LABELS]
     file = tmp_path / "captions.jsonl"
     file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     monkeypatch.setattr(sys, "argv", ["caption_labels.py", str(file)])
     runpy.run_path(caption_labels.__file__, run_name="__main__")
     printed = capsys.readouterr().out
     assert printed.startswith("two passes over 400 captions: equal 90.0 %")
-    both = printed.split("both:\n")[1].splitlines()
-    assert both[1].split()[:3] == ["likely", "400", "100.0"]
+    parts = [printed.split(f"\n{title}:\n")[1] for title in TITLES]
+    counts = [int(part.splitlines()[1].split()[1]) for part in parts]
+    assert counts[0] + counts[1] == 400
+    assert counts[2] + counts[3] == counts[1]
     file.write_text("")
     with pytest.raises(SystemExit, match="its caption must be"):
         runpy.run_path(caption_labels.__file__, run_name="__main__")

@@ -1,6 +1,5 @@
-"""Files as version 0.3 wrote them: models of fewer bits, rerankers, calibrations."""
+"""Files as version 0.3 wrote them: models of fewer bits, rerankers."""
 
-import hashlib
 import io
 import json
 import zipfile
@@ -9,7 +8,6 @@ import h5py
 import numpy as np
 from zip_members import hdf5, unzipped, zipped
 
-from show_attend_tell.inference.confidence import STATISTICS
 from show_attend_tell.runtime.quantisation import quantise
 
 CONFIG, WEIGHTS = "config.json", "model.weights.h5"
@@ -84,29 +82,3 @@ def save_old_reranker(reranker, path, **changes):
         landmarks=landmarks,
         landmarks_scale=scale,
     )
-
-
-def save_old_calibration(calibration, words, weights, path, **changes):
-    """Save a calibration, for a model of these words and weights."""
-    digest = hashlib.sha256("\n".join(words).encode())
-    for weight in weights:
-        digest.update(np.ascontiguousarray(np.asarray(weight, np.float32)))
-    reranker = calibration.reranker
-    about = {
-        "format": 1,
-        "model": digest.hexdigest(),
-        "reranker": None if reranker is None else reranker.digest(),
-        "statistics": STATISTICS,
-        "measured": {"photos": 8},
-        **changes,
-    }
-    space = vars(calibration.space)
-    half = ("components", "word_weights")
-    arrays = {n: np.float16(space[n]) for n in half}
-    arrays["words"] = np.int32(space["words"])
-    arrays |= {
-        n: np.float32(space[n]) for n in ("mean", "variances", "layout", "shares")
-    }
-    names = ("centre", "scale", "familiarity", "quality")
-    arrays |= {n: np.float32(getattr(calibration, n)) for n in names}
-    np.savez_compressed(path, about=json.dumps(about), **arrays)

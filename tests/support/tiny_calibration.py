@@ -8,12 +8,14 @@ from pathlib import Path
 import numpy as np
 from tiny_pipeline import make_captioner, make_encoder
 
+from show_attend_tell.data.vocabulary import SPECIAL, Vocabulary
 from show_attend_tell.inference.confidence import Calibration, PhotoSpace
 from show_attend_tell.inference.pipeline import CaptioningPipeline, load
 from show_attend_tell.inference.tags import TagCalibration
 from show_attend_tell.reference.hypotheses import Hypotheses
 
 _NOUNS = ("dog", "grass", "cat", "ball", "tree", "boy", "car", "man")
+VOCABULARY = Vocabulary((*SPECIAL, "dog", "hot", "dogs", "cat", "ball"))
 _FOLDER = tempfile.TemporaryDirectory()
 
 
@@ -41,7 +43,8 @@ def make_calibration(space: PhotoSpace, seed=1) -> Calibration:
         centre=rng.normal(size=7),
         scale=rng.uniform(0.5, 2, 7),
         familiarity=rng.normal(size=6),
-        quality=rng.normal(size=5),
+        quality=rng.normal(size=3),
+        tags=TagCalibration(rng.normal(size=5)),
     )
 
 
@@ -78,7 +81,7 @@ def tagged_pipeline() -> CaptioningPipeline:
     calibration = dataclasses.replace(
         make_calibration(space),
         familiarity=np.array([0.0] * 5 + [9.0]),  # every photo is like the others
-        quality=np.array([0.0] * 4 + [9.0]),
+        quality=np.array([0.0] * 2 + [9.0]),
         tags=TagCalibration(np.array([0.5, 0.0, 0.0, 0.0, 0.0])),
     )
     return CaptioningPipeline(engine, None, file, calibration)

@@ -36,9 +36,11 @@ from show_attend_tell.models.encoder.network import Encoder
 from show_attend_tell.reference.reranker import save_reranker
 from show_attend_tell.runtime.errors import (
     CaptionError,
+    DataError,
     ModelFileError,
 )
-from show_attend_tell.training.calibration import calibrate, calibrate_tags
+from show_attend_tell.training.calibration import calibrate, recalibrate
+from show_attend_tell.training.labels import GRADES, Label
 from show_attend_tell.training.reranking import fit_reranker
 
 TRAIN, VAL = 40, 20
@@ -81,11 +83,11 @@ def prepared(tmp_path_factory):
     return work
 
 
-def calibrate_with_noise(work, model, count=10):
+def calibrate_with_noise(work, model, count=10, labels=None):
     """Calibrate a model with pictures of noise."""
     pixels = np.random.default_rng(0).integers(0, 256, (count, 32, 32, 3), np.uint8)
     noise = {"noise": [Image.fromarray(picture) for picture in pixels]}
-    return calibrate(EXPERIMENT, work, model, noise, count=10)
+    return calibrate(EXPERIMENT, work, model, noise, count=10, labels=labels)
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +126,7 @@ def test_captions_of_a_calibrated_model_have_a_confidence_and_its_word(captions)
     for value, caption in zip(values, captions, strict=True):
         assert caption.confidence_word == confidence_word(value)
     words = ["probably wrong", "unsure", "unsure", "unsure", "likely", "likely"]
-    assert [confidence_word(p) for p in (0.0, 0.2, 0.4949, 0.4999, 0.5, 1.0)] == words
+    assert [confidence_word(p) for p in (0.0, 0.2, 0.64, 0.6499, 0.65, 1.0)] == words
     assert confidence_word(None) is None
     # The exact value decides, not the two decimals that people read.
     assert [is_below(p, 0.2) for p in (0.197, 0.2, None)] == [True, False, False]
@@ -226,7 +228,7 @@ DAMAGED = {
     "variances": np.full(3, -1, np.float32),
     "words": np.int32([-1]),
     "scale": np.zeros(7, np.float32),
-    "quality": np.full(5, np.nan, np.float32),
+    "quality": np.full(3, np.nan, np.float32),
     "centre": np.zeros(7, np.int32),
     "layout": None,
     "more": np.zeros(1, np.float32),
@@ -253,6 +255,18 @@ def test_damaged_values_of_a_calibration_are_one_line(
     repack(calibrated.path, {"confidence": about}, target=model)
     with refused(ModelFileError):
         find_calibration(pipeline.generator, model)
+
+
+def test_a_calibration_of_an_earlier_version_counts_as_none_with_a_warning(
+    pipeline, calibrated, tmp_path, caplog
+):
+    model = tmp_path / "model.safetensors"
+    about = unpacked(calibrated.path)[0]["confidence"]
+    names = [*about["statistics"][:5], "weakest", "expected"]
+    repack(calibrated.path, {"confidence": about | {"statistics": names}}, target=model)
+    assert find_calibration(pipeline.generator, model) is None
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line.startswith(f"{model}: its confidence is of an earlier version; run")
 
 
 def test_damaged_bytes_of_a_calibration_are_one_line(pipeline, calibrated, tmp_path):
@@ -292,7 +306,7 @@ def with_nouns(prepared, tmp_path):
     return work
 
 
-def test_tags_are_calibrated_too_and_alone_without_another_confidence(with_nouns):
+def test_tags_are_calibrated_too_and_again_with_the_familiarity_kept(with_nouns):
     model = with_nouns / "model.safetensors"
     report = calibrate_with_noise(with_nouns, model)
     assert any(line.startswith("tags: ") for line in report.lines())
@@ -303,34 +317,93 @@ def test_tags_are_calibrated_too_and_alone_without_another_confidence(with_nouns
     tags = both.caption(photo, tags=True, min_tag_confidence=0).tags
     assert "cat" in [tag.name for tag in tags]
 
-    older = {key: x for key, x in about["confidence"].items() if key != "tags"}
-    repack(model, {"confidence": older})  # as earlier versions wrote it
+    untagged = {key: x for key, x in about["confidence"].items() if key != "tags"}
+    other = arrays | {"confidence/quality": np.zeros(3, np.float32)}
+    repack(model, {"confidence": untagged}, other)
     with refused(CaptionError, "run `show-attend-tell calibrate"):
         load(model).caption(photo, tags=True)
-    alone = calibrate_tags(EXPERIMENT, with_nouns, model)
-    assert alone.measured == report.measured["tags"]
-    found = unpacked(model)[0]
+    again = recalibrate(EXPERIMENT, with_nouns, model)
+    assert again.measured["auc"] == report.measured["auc"]
+    assert again.measured["tags"] == report.measured["tags"]
+    found, values = unpacked(model)
     # The words' weights were rounded in the file.
     assert found["confidence"].pop("tags")["coefficients"] == pytest.approx(
         about["confidence"].pop("tags")["coefficients"], abs=0.01
     )
-    assert found == about
-    for name, values in unpacked(model)[1].items():
-        np.testing.assert_array_equal(values, arrays[name])
-    again = load(model).caption(photo, tags=True, min_tag_confidence=0).tags
-    assert [tag.name for tag in again] == [tag.name for tag in tags]
+    for name, value in values.items():
+        np.testing.assert_allclose(value, arrays[name], atol=0.02)
+    assert load(model).caption(photo).confidence == pytest.approx(
+        both.caption(photo).confidence, abs=0.01
+    )
 
 
-def test_tags_alone_need_a_calibration_of_the_captions(with_nouns):
-    with refused(ModelFileError, "which calibrates both"):
-        calibrate_tags(EXPERIMENT, with_nouns, with_nouns / "model.safetensors")
+def test_a_part_of_a_calibration_is_kept_only_where_there_is_one(with_nouns):
+    with refused(ModelFileError, "without --keep-familiarity, which calibrates all"):
+        recalibrate(EXPERIMENT, with_nouns, with_nouns / "model.safetensors")
 
 
 def test_a_model_that_names_nothing_is_calibrated_without_tags(prepared, calibrated):
     assert calibrated.measured["tags"]["nouns"] == 0
     assert "not calibrated" in "\n".join(calibrated.lines())
-    with refused(ModelFileError, "train the model longer"):
-        calibrate_tags(EXPERIMENT, prepared, calibrated.path)
+    assert load(calibrated.path).calibration.tags is None
+
+
+def labels_of(work, model):
+    """Return labels of the captions of the photos that validate."""
+    found = load(model).caption_photos([work / "made-up"])
+    labels = []
+    for k, caption in enumerate(list(found)[TRAIN:]):
+        grade = GRADES["wrong"] if k % 2 else GRADES["right"]
+        labels.append(Label(caption.path.name, caption.text, (grade, grade)))
+    return labels
+
+
+def test_labels_fit_the_confidence_on_half_and_measure_it_on_the_other(
+    with_nouns, monkeypatch
+):
+    model = with_nouns / "model.safetensors"
+    monkeypatch.setattr("show_attend_tell.training.calibration.MIN_PHOTOS", 4)
+    labels = labels_of(with_nouns, model)
+    absent = Label("absent.jpg", "a dog", (2,))
+    report = calibrate_with_noise(with_nouns, model, labels=[*labels, absent])
+    measured = report.measured["labels"]
+    fitted = [label for label in labels if label.is_fitted]
+    assert measured["fitted"] == len(fitted)
+    assert measured["tested"] == len(labels) - len(fitted)
+    expected = f"{len(labels)} of {len(labels) + 1} labels used: 1 photo"
+    assert any(line.startswith(expected) for line in report.lines())
+    assert "'absent.jpg'" in report.left_out
+    quality = unpacked(model)[1]["confidence/quality"]
+
+    # Labels that measure change nothing of the fit, and those that fit do.
+    wrong = [dataclasses.replace(label, grades=(0,)) for label in labels]
+    measuring = [k for k, label in enumerate(labels) if not label.is_fitted]
+    changed = [wrong[k] if k in measuring[1:] else labels[k] for k in range(VAL)]
+    again = recalibrate(EXPERIMENT, with_nouns, model, labels=changed)
+    np.testing.assert_allclose(
+        unpacked(model)[1]["confidence/quality"], quality, atol=0.02
+    )
+    assert again.measured["labels"] != measured
+    without = recalibrate(EXPERIMENT, with_nouns, model)
+    assert "labels" not in without.measured
+    assert (unpacked(model)[1]["confidence/quality"] != quality).any()
+
+
+def test_labels_of_other_captions_photos_and_ambiguous_names_are_refused(with_nouns):
+    model = with_nouns / "model.safetensors"
+    before = model.read_bytes()
+    labels = labels_of(with_nouns, model)
+    others = [dataclasses.replace(one, caption="a bus") for one in labels]
+    absent = [dataclasses.replace(one, photo=f"x{one.photo}") for one in labels]
+    one_kind = [dataclasses.replace(one, grades=(2,)) for one in labels]
+    for given, message in (
+        (others, "0 of 20 labels used: 20 captions not validated"),
+        (absent, "0 of 20 labels used: 20 photos not validated, such as 'xphoto-40"),
+        (one_kind, "some of them wrong"),
+    ):
+        with refused(DataError, message):
+            calibrate_with_noise(with_nouns, model, labels=given)
+    assert model.read_bytes() == before
 
 
 @pytest.mark.parametrize("tags", [5, {}, {"statistics": ["score"]}])

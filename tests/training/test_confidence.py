@@ -5,10 +5,12 @@ import pytest
 
 from show_attend_tell.data.vocabulary import SPECIAL, Vocabulary
 from show_attend_tell.training.confidence import (
+    fit_calibration,
     fit_logistic,
     fit_photo_space,
     fit_tag_calibration,
-    measure,
+    measure_familiarity,
+    measure_quality,
     rank_auc,
 )
 
@@ -75,14 +77,34 @@ def test_the_ridge_regression_of_words_equals_the_normal_equations():
 def test_only_sets_that_differ_are_measured_as_separable(shift):
     rng = np.random.default_rng(0)
     known = rng.normal(size=(600, 7))
-    good = (shift * known[:, 4] + rng.normal(size=600) < 0).astype(float)
+    good = (shift * known[:, 6] + rng.normal(size=600) < 0).astype(float)
     ood_sets = {name: rng.normal(shift, 1, (300, 7)) for name in ("one", "two")}
-    measured = measure(None, known, good, ood_sets, {}, np.arange(600) % 2 == 0)
-    aucs = [*measured["auc"].values(), measured["auc_quality"]]
+    half = np.arange(600) % 2 == 0
+    auc = measure_familiarity(None, known, good, ood_sets, {}, half)
+    calibration = fit_calibration(None, known, good, list(ood_sets.values()))
+    aucs = [*auc.values(), measure_quality(calibration, known, good, half)]
     if shift:
         assert min(aucs) > 0.8
     else:
         assert all(abs(auc - 0.5) < 0.08 for auc in aucs)
+
+
+def test_captions_without_a_label_fit_the_familiarity_alone():
+    rng = np.random.default_rng(0)
+    known = rng.normal(size=(80, 7))
+    good = (known[:, 6] > 0).astype(float)
+    ood = rng.normal(-2, 1, (40, 7))
+    unjudged = known.copy()
+    unjudged[:, 6] = -known[:, 6]
+    both = np.concatenate([known, unjudged])
+    labels = np.concatenate([good, np.full(80, np.nan)])
+    found = fit_calibration(None, both, labels, [ood])
+    assert found.quality[1] > 1  # the others would cancel it
+    assert np.isfinite(found.quality).all()
+    everything = np.concatenate([good, good])
+    other = fit_calibration(None, both, everything, [ood])
+    np.testing.assert_array_equal(found.familiarity, other.familiarity)
+    assert abs(other.quality[1]) < 0.1
 
 
 def test_the_probability_of_tags_is_a_regression_that_ascends_with_the_score():

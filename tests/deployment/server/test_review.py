@@ -16,7 +16,7 @@ from show_attend_tell.inference.xmp import XmpPacket
 APPROVED = {
     "path": "trip/é 1.jpg",
     "sentence": 'A "red" dog, running.',
-    "confidence": 0.6,
+    "confidence": 0.7,
     "model": "Tiny",
     "edited": False,
 }
@@ -35,7 +35,7 @@ def test_a_table_has_a_row_for_each_caption(address):
     assert rows[0] == {
         "path": "trip/é 1.jpg",
         "caption": 'A "red" dog, running.',
-        "confidence": "0.6",
+        "confidence": "0.7",
         "confidence_word": "likely",
         "edited": "False",
         "tags": "",
@@ -59,7 +59,7 @@ def test_an_archive_has_sidecars_and_edited_words_are_a_persons(address, pipelin
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         assert archive.namelist() == ["trip/é 1.jpg.xmp", "b.png.xmp"]
         ours, persons = (XmpPacket(archive.read(n)) for n in archive.namelist())
-    assert (ours.caption, ours.confidence) == (APPROVED["sentence"], 0.6)
+    assert (ours.caption, ours.confidence) == (APPROVED["sentence"], 0.7)
     assert ours.made_by == made_by(pipeline)
     assert (persons.words(), persons.made_by) == ("Rex.", "")
 

@@ -1,0 +1,101 @@
+"""Read captions that were judged with the photo in sight.
+
+A file of labels has one JSON object a line::
+
+    {"photo": "1.jpg", "caption": "a dog in the grass", "labels": ["right", "slip"]}
+
+with the photo's file name, the caption, and a label of each pass over the captions:
+``right``, ``slip`` (one detail is wrong) or ``wrong``. A caption counts as its lowest
+label.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from show_attend_tell.runtime.errors import DataError, quote
+from show_attend_tell.runtime.untrusted import (
+    is_text,
+    parse_json,
+    read_text_bytes,
+    reading,
+)
+
+GRADES = {"wrong": 0, "slip": 1, "right": 2}
+
+
+@dataclass(frozen=True)
+class Label:
+    """A judged caption.
+
+    Attributes:
+        photo: file name of the photo.
+        caption: the caption.
+        grades: values of :data:`GRADES`, one of each pass.
+        group: the set of photos that the photo belongs to; empty if it is not told.
+    """
+
+    photo: str
+    caption: str
+    grades: tuple[int, ...]
+    group: str = ""
+
+    @property
+    def grade(self) -> int:
+        """The lowest grade."""
+        return min(self.grades)
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether the label fits a confidence; the others measure it.
+
+        The first byte of the SHA-256 of the photo's name is even.
+        """
+        return hashlib.sha256(self.photo.encode()).digest()[0] % 2 == 0
+
+
+def read_labels(path: Path) -> list[Label]:
+    """Read a file of labels.
+
+    Raises:
+        DataError: the file is absent, empty or malformed, has an unknown label, or
+            judges a photo twice.
+    """
+    labels: dict[str, Label] = {}
+    with reading(path, DataError, "correct the file"):
+        lines = read_text_bytes(path).decode().splitlines()
+    for number, line in enumerate(lines, start=1):
+        try:
+            row = parse_json(line)
+            fault = _fault(row)
+        except ValueError as error:
+            fault = f"not JSON ({error})"
+        if fault is None and row["photo"] in labels:
+            fault = f"the photo {quote(row['photo'])} is judged twice"
+        if fault is not None:
+            raise DataError(f"{path}, line {number}: {fault}; correct the file")
+        grades = tuple(GRADES[label] for label in row["labels"])
+        group = row.get("list", "")
+        labels[row["photo"]] = Label(row["photo"], row["caption"], grades, group)
+    if not labels:
+        raise DataError(f"{path}: must have a label a line. Received: an empty file")
+    return list(labels.values())
+
+
+def _fault(row: object) -> str | None:
+    """Return the fault of a line, or None."""
+    if not isinstance(row, dict):
+        return "a line must be a JSON object"
+    for key in ("photo", "caption"):
+        if not is_text(row.get(key)):
+            return f"`{key}` must be text. Received: {quote(row.get(key))}"
+    if "list" in row and not is_text(row["list"]):
+        return f"`list` must be text. Received: {quote(row['list'])}"
+    given = row.get("labels")
+    if not isinstance(given, list) or not given:
+        return f"`labels` must be a list of labels. Received: {quote(given)}"
+    for label in given:
+        if not isinstance(label, str) or label not in GRADES:
+            known = ", ".join(GRADES)
+            return f"a label must be one of {known}. Received: {quote(label)}"
+    return None
