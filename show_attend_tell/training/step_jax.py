@@ -176,7 +176,18 @@ def _on_first_device(array: jax.Array) -> jax.Array:
 
 def to_device(batch: Any) -> Any:
     """See :func:`training.step.to_device`."""
-    return jax.device_put(batch, _sharding(PartitionSpec("batch")))
+    return jax.tree.map(_placed, batch)
+
+
+def _placed(array: np.ndarray) -> jax.Array:
+    """Divide an array among the devices by its first axis.
+
+    Devices that cannot divide it, such as the short words of a batch of crops, have a
+    copy each.
+    """
+    is_divisible = len(array) % jax.device_count() == 0
+    spec = PartitionSpec("batch") if is_divisible else PartitionSpec()
+    return jax.device_put(array, _sharding(spec))
 
 
 def require_divisible(rows: int, name: str) -> None:
