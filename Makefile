@@ -173,7 +173,7 @@ test-jax: $(TESTED)
 
 # Run workers on two nodes of a Ray cluster on this machine, and kill some.
 test-cluster: $(TESTED)
-	$(BIN) -m pip install --quiet --disable-pip-version-check -e '.[test,cluster]'
+	$(BIN) -m pip install --quiet --disable-pip-version-check -e '.[test,jax,cluster]'
 	$(BIN) -m pytest -m cluster $(ARGS)
 
 # Measure the table in benchmarks/README.md; needs an idle machine.
@@ -183,7 +183,7 @@ bench: $(INSTALLED)
 	    --index-url '$(TORCH_INDEX)' torch \
 	  || echo 'No PyTorch at $(TORCH_INDEX): installing the larger build from PyPI.'
 	$(BIN) -m pip install --quiet --disable-pip-version-check \
-	  -e '.[bench$(if $(findstring cluster,$(ARGS)),$(COMMA)cluster)]'
+	  -e '.[bench$(if $(findstring cluster,$(ARGS)),$(COMMA)jax$(COMMA)cluster)]'
 	$(BIN) -m benchmarks $(ARGS)
 
 # List the rows of docs/reproduction.md, or run ROWS and write the page again.

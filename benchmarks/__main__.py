@@ -30,7 +30,7 @@ LONGER = {"cluster": "cluster", SPEEDRUN: "speedrun"}  # measured only when name
 _NEEDED = {
     "train_step": ("torch", "pip install torch"),
     "beam_search": ("torch", "pip install torch"),
-    "cluster": ("ray", "pip install '.[cluster]'"),
+    "cluster": ("ray", "pip install '.[jax,cluster]'"),
 }
 
 

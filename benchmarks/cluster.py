@@ -103,16 +103,17 @@ def measure_training(quick: bool, rounds: int) -> dict:
         Seconds per update of each round, by number of workers.
     """
     from benchmarks.training_workers import seconds_per_update
+    from show_attend_tell.cluster.pool import connected
     from show_attend_tell.cluster.training import run_together
 
     found: dict[int, list[float]] = {1: [], 2: []}
     arguments = {"quick": quick, "updates": 2 if quick else _UPDATES}
-    for number in range(rounds):
-        for workers in (1, 2) if number % 2 else (2, 1):
-            with tempfile.TemporaryDirectory() as folder:
-                ray_folder = Path(folder) / "ray"
+    with connected("auto") as cluster, tempfile.TemporaryDirectory() as folder:
+        ray_folder = Path(folder) / "ray"
+        for number in range(rounds):
+            for workers in (1, 2) if number % 2 else (2, 1):
                 taken = run_together(
-                    "auto", seconds_per_update, arguments, ray_folder, workers
+                    cluster, seconds_per_update, arguments, ray_folder, workers
                 )
                 found[workers].append(taken)
     return found

@@ -184,6 +184,16 @@ def require_tensorflow(cluster: str | None) -> None:
         )
 
 
+def require_jax() -> None:
+    """Raise a usage error if one training on a cluster would not run on JAX."""
+    if chosen_backend() != "jax":
+        raise click.UsageError(
+            "--cluster trains one run on JAX alone. Received: the backend "
+            f"{chosen_backend()}; run pip install 'show-attend-tell[jax,cluster]', and "
+            "set KERAS_BACKEND=jax"
+        )
+
+
 def in_one_line(path) -> str:
     """Return a path to print; a line break is written as two characters."""
     return click.format_filename(path).replace("\n", "\\n")

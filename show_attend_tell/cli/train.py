@@ -1,7 +1,6 @@
 """Define the verbs that write models: train, average, calibrate, fit-reranker."""
 
 import functools
-import os
 import sys
 import time
 from pathlib import Path
@@ -22,6 +21,7 @@ from show_attend_tell.cli.options import (
     load_settings,
     name_option,
     require_cluster,
+    require_jax,
     require_tensorflow,
     runs_option,
     work_option,
@@ -96,34 +96,30 @@ def train(
     if seed is not None and seeds is not None:
         raise click.UsageError("--seed and --seeds exclude each other.")
     require_cluster(cluster, workers)
-    require_tensorflow(cluster)
     several = seeds is not None
-    if several and "TF_CONFIG" in os.environ:
-        raise click.UsageError("TF_CONFIG cannot be combined with --seeds.")
+    joint = cluster is not None and not several
+    if joint:
+        require_jax()
+    else:
+        require_tensorflow(cluster)
     chosen = {"seed": seed, "init_from": init_from}
     settings = load_settings(experiment, changes, name, limit, chosen)
-    joint = cluster is not None and not several
     has_captions = settings.task == CAPTIONING.name
-    if (joint or "TF_CONFIG" in os.environ) and not has_captions:
+    if joint and not has_captions:
         raise click.UsageError(
-            "--cluster without --seeds, and TF_CONFIG, need an experiment with "
-            f"captions. Received: {settings.name}, whose task is {settings.task!r}."
+            "--cluster without --seeds needs an experiment with captions. Received: "
+            f"{settings.name}, whose task is {settings.task!r}."
         )
     if sys.stderr.isatty():  # before the progress bar of the terminal
         begins = f"starting {backend_title()}, reading the data, compiling a step"
         click.echo(f"{settings.name}: {begins}: 10 to 60 s", err=True)
-    start_keras()
-    if joint:
+    if joint:  # without Keras, as JAX would take the memory of the workers' GPU
         from show_attend_tell.cluster.training import train_on_cluster
 
         train = functools.partial(train_on_cluster, cluster=cluster, count=workers)
     else:
-        together = {}
-        if "TF_CONFIG" in os.environ:
-            from show_attend_tell.training.workers import join
-
-            together["workers"] = join()  # before TensorFlow computes anything
-        train = functools.partial(tasks()[settings.task].train, **together)
+        start_keras()
+        train = tasks()[settings.task].train
     if several:
         from show_attend_tell.cluster.seeds import Series, open_runs
         from show_attend_tell.config.experiments import seed_variants

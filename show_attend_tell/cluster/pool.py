@@ -67,6 +67,11 @@ class Cluster:
         """The processors of all nodes."""
         return int(self._ray.cluster_resources().get("CPU", 0))
 
+    @property
+    def gpus(self) -> int:
+        """The GPUs of all nodes."""
+        return int(self._ray.cluster_resources().get("GPU", 0))
+
     def processors_each(self, workers: int) -> int:
         """Return how many processors each of several workers can have.
 

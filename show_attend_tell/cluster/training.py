@@ -1,34 +1,43 @@
 """Train a captioner in several workers of a Ray cluster.
 
-Ray Train starts the workers together and sets ``TF_CONFIG`` in each. If a worker ends,
-Ray Train stops the others and starts all again, up to :data:`_FAILURES` times; they
+Ray Train starts the workers, and ``jax.distributed`` joins them: JAX then divides a
+batch among the devices of all, see :mod:`training.step_jax`. If a worker ends, Ray
+Train stops the others and starts all again, up to :data:`_FAILURES` times; they
 continue from the last checkpoint.
 """
 
 import logging
 import os
 import shutil
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from show_attend_tell.cluster.pool import connected
+from show_attend_tell.cluster.pool import Cluster, connected
 from show_attend_tell.config import runs
-from show_attend_tell.config.settings import Experiment
+from show_attend_tell.config.settings import Experiment, TrainingSettings
 from show_attend_tell.data.splits import load_splits, open_features
 from show_attend_tell.runtime.errors import (
+    ConfigError,
     SetupError,
     ShowAttendTellError,
     TrainingError,
     one_line,
+    plural,
 )
+from show_attend_tell.runtime.files import atomic_write
 from show_attend_tell.runtime.keras_startup import start_keras
 
 if TYPE_CHECKING:
     from show_attend_tell.training.loop import Summary
+    from show_attend_tell.training.workers import Workers
+
+logger = logging.getLogger(__name__)
 
 _FAILURES = 5  # restarts of a training
 _RAY = ".ray"  # begins the name of the folder for Ray's own files
+_FAULT = "fault"  # file in it: the line of an error that would occur again
 
 
 def train_on_cluster(
@@ -50,123 +59,144 @@ def train_on_cluster(
         resume: continue from the run's checkpoint.
         overwrite: replace an earlier run.
         cluster: see :func:`cluster.pool.connected`.
-        count: number of workers; by default one per processor.
+        count: number of workers; by default one per GPU, or per processor if there is
+            no GPU.
 
     Raises:
-        SetupError: the cluster cannot be used, or a worker differs or has failed.
-        TrainingError, DataError: see :func:`training.train.train`.
+        ConfigError: the workers cannot divide a batch among them.
+        SetupError: the cluster cannot be used, or workers have failed too many times.
+        TrainingError: a worker differs, or see :func:`training.train.train`.
+        DataError: see :func:`training.train.train`.
     """
     with open_features(experiment, work) as reader:  # before a run is replaced
         load_splits(experiment, work, ("train", "val"), reader)
-    with runs.lock_run(experiment, runs_folder):
-        folder = runs.open_run(experiment, runs_folder, resume, overwrite)
-        arguments = {
-            "experiment": experiment,
-            "work": os.path.abspath(work),
-            "runs_folder": os.path.abspath(runs_folder),
-        }
-        ray_folder = folder.absolute().with_name(f"{_RAY}-{folder.name}")
-        summary, fault = run_together(
-            cluster, train_as_worker, arguments, ray_folder, count
+    with connected(cluster) as nodes:
+        count = _number_of_workers(nodes, count)
+        _require_divisible(experiment.training, count)
+        with runs.lock_run(experiment, runs_folder):
+            folder = runs.open_run(experiment, runs_folder, resume, overwrite)
+            logger.info("%s: trains on %s", folder, plural(count, "worker"))
+            arguments = {
+                "experiment": experiment,
+                "work": os.path.abspath(work),
+                "runs_folder": os.path.abspath(runs_folder),
+            }
+            ray_folder = folder.absolute().with_name(f"{_RAY}-{folder.name}")
+            return run_together(nodes, train_as_worker, arguments, ray_folder, count)
+
+
+def _number_of_workers(cluster: Cluster, count: int | None) -> int:
+    """Return the number of workers, each of which has a GPU or a processor."""
+    kind = "GPUs" if cluster.gpus else "processors"
+    available = cluster.gpus or max(cluster.processors, 1)
+    if count is not None and count > available:
+        raise SetupError(
+            f"`workers` must be at most the {available} {kind} of the cluster. "
+            f"Received: {count}; start more nodes, or pass fewer workers"
         )
-    if fault is not None:
-        raise TrainingError(fault)
-    return summary
+    return count or available
+
+
+def _require_divisible(settings: TrainingSettings, count: int) -> None:
+    """Raise a ConfigError unless workers can divide a batch among them."""
+    name = "training.batch_size"
+    rows = settings.batch_size
+    if settings.objective == "cider":  # all captions of a photo are on one device
+        name = "batch_size / hypotheses"
+        rows = rows // settings.hypotheses
+    if rows % count:
+        raise ConfigError(
+            f"`{name}` must be a multiple of the {count} workers, as a batch is "
+            f"divided among them. Received: {rows}; change training.batch_size, or "
+            "pass another number of --workers"
+        )
 
 
 def train_as_worker(
-    experiment: Experiment, work: str, runs_folder: str
-) -> tuple["Summary | None", str | None]:
-    """Train in one of the workers, from the run's checkpoint if there is one.
-
-    Returns:
-        The result and None, or None and the line of an error that would occur again.
-
-    Raises:
-        SetupError: another worker has ended, so that all must start again.
-    """
-    start_keras()
-    from show_attend_tell.training.workers import join
-
-    workers = join()  # before training is imported, which computes
+    workers: "Workers", experiment: Experiment, work: str, runs_folder: str
+) -> "Summary":
+    """Train in one of the workers, from the run's checkpoint if there is one."""
     from show_attend_tell.training.train import train
 
     checkpoint = Path(runs_folder, experiment.name, runs.CHECKPOINT)
-    begun = workers.is_chief and checkpoint.exists()
-    resume = bool(workers.total([float(begun)])[0])
-    try:
-        summary = train(
-            experiment,
-            work,
-            runs_folder,
-            resume,
-            progress=False,
-            workers=workers,
-            is_open=True,
-        )
-        return summary, None
-    except (ShowAttendTellError, OSError) as error:
-        if workers.failed_together:
-            return None, one_line(error, 1000)
-        raise  # the other workers wait for this one, until Ray ends them
+    resume = workers.broadcast(checkpoint.exists())
+    return train(
+        experiment,
+        work,
+        runs_folder,
+        resume,
+        progress=False,
+        workers=workers,
+        is_open=True,
+    )
 
 
 def run_together(
-    address: str,
+    cluster: Cluster,
     function: Callable[..., Any],
     arguments: dict[str, Any],
     folder: Path,
-    count: int | None = None,
+    count: int,
 ) -> Any:
     """Run a function in workers of one processor each; return the first one's value.
 
     Args:
-        address: see :func:`cluster.pool.connected`.
-        function: a function of a module. After an error all workers are started again,
-            so it must continue from what it has written.
-        arguments: its arguments.
+        cluster: the cluster; on a cluster with GPUs each worker also has a GPU.
+        function: a function of a module. Its first argument are the :class:`Workers`.
+            After a failure all workers are started again, so it must continue from
+            what it has written.
+        arguments: its other arguments.
         folder: a folder that every node sees, for Ray's own files; removed at the end.
-        count: number of workers; by default one per processor.
+        count: number of workers.
 
     Raises:
-        SetupError: the cluster cannot be used or is too small, or workers have failed
-            too many times.
+        SetupError: workers have failed too many times.
+        TrainingError: the function has raised an error of this package or of a file.
     """
     for name in ("RAY_TRAIN_METRICS_ENABLED", "RAY_CHDIR_TO_TRIAL_DIR"):
         os.environ.setdefault(name, "0")
-    with connected(address) as cluster:
-        count = count or max(cluster.processors, 1)
-        if cluster.processors < count:
-            raise SetupError(
-                f"`workers` must be at most the {cluster.processors} processors of the "
-                f"cluster. Received: {count}; start more nodes, or pass fewer workers"
-            )
-        from ray import train
-        from ray.train.tensorflow import TensorflowTrainer
+    from ray.train import TrainingFailedError
+    from ray.train.v2.api.config import FailureConfig, RunConfig, ScalingConfig
+    from ray.train.v2.jax import JaxConfig, JaxTrainer
 
-        logging.getLogger("ray").setLevel(logging.ERROR)
-        trainer = TensorflowTrainer(
-            _work,
-            train_loop_config={"function": function, "arguments": arguments},
-            scaling_config=train.ScalingConfig(
-                num_workers=count, resources_per_worker={"CPU": 1}
-            ),
-            run_config=train.RunConfig(
-                name="job",
-                storage_path=str(folder),
-                failure_config=train.FailureConfig(max_failures=_FAILURES),
-            ),
-        )
-        try:
-            result: Any = trainer.fit()  # Ray types the result of its older trainers
-            return result.return_value
-        except train.TrainingFailedError as error:
-            raise SetupError(
-                f"the workers have failed {_FAILURES + 1} times ({_cause(error)}); "
-                "repair the cause, then continue with --resume"
-            ) from None
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+    logging.getLogger("ray").setLevel(logging.ERROR)
+    shutil.rmtree(folder, ignore_errors=True)  # of a driver that was killed
+    folder.mkdir(parents=True)
+    resources = {"CPU": 1, "GPU": 1} if cluster.gpus else {"CPU": 1}
+    trainer = JaxTrainer(
+        _work,
+        train_loop_config={
+            "function": function,
+            "arguments": arguments,
+            "fault": str(folder / _FAULT),
+        },
+        # JaxTrainer would join no workers without GPUs, and takes the first GPUs of a
+        # machine for each worker on it.
+        jax_config=JaxConfig(use_tpu=False, use_gpu=False),
+        scaling_config=ScalingConfig(
+            num_workers=count,
+            use_gpu=bool(cluster.gpus),
+            resources_per_worker=resources,
+        ),
+        run_config=RunConfig(
+            name="job",
+            storage_path=str(folder),
+            failure_config=FailureConfig(max_failures=_FAILURES),
+        ),
+    )
+    try:
+        result: Any = trainer.fit()  # whose value Ray types as optional
+    except TrainingFailedError as error:
+        raise SetupError(
+            f"the workers have failed {_FAILURES + 1} times ({_cause(error)}); "
+            "repair the cause, then continue with --resume"
+        ) from None
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    value, fault = result.return_value
+    if fault is not None:
+        raise TrainingError(fault)
+    return value
 
 
 def _cause(error: Exception) -> str:
@@ -177,9 +207,62 @@ def _cause(error: Exception) -> str:
     return one_line(lines[-1] if lines else error)
 
 
-def _work(config: dict[str, Any]) -> Any:
-    """Run the function in a worker."""
-    for name in ("TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS"):
+def _work(config: dict[str, Any]) -> tuple[Any, str | None]:
+    """Run the function in a worker.
+
+    Returns:
+        Its value and None, or None and the line of an error that would occur again.
+    """
+    fault = Path(config["fault"])
+    if fault.exists():
+        return None, fault.read_text()
+    try:
+        value = config["function"](_join(), **config["arguments"])
+    except (ShowAttendTellError, OSError) as error:
+        atomic_write(fault, one_line(error, 1000))
+        raise  # Ray Train stops the other workers, which wait for this one
+    import jax
+
+    jax.distributed.shutdown()
+    return value, None
+
+
+def _join() -> "Workers":
+    """Start JAX with the devices of all workers.
+
+    Raises:
+        SetupError: JAX is not installed here, or the workers do not reach each other.
+    """
+    from ray import train
+    from ray.train.collective import broadcast_from_rank_zero
+    from ray.util import get_node_ip_address
+
+    os.environ["KERAS_BACKEND"] = "jax"
+    for name in ("NPROC", "OMP_NUM_THREADS"):  # threads of XLA, and of libraries
         os.environ[name] = "1"
-    os.environ.pop("TF_USE_LEGACY_KERAS", None)  # set by Ray; another Keras
-    return config["function"](**config["arguments"])
+    host = socket.gethostname()
+    try:
+        import jax
+    except ImportError as error:
+        raise SetupError(
+            f"worker on {host}: JAX cannot be imported ({one_line(error)}); run pip "
+            "install 'show-attend-tell[jax]' on every node"
+        ) from None
+    context = train.get_context()
+    rank = context.get_world_rank()
+    count = context.get_world_size()
+    with socket.socket() as free:
+        free.bind(("", 0))
+        port = free.getsockname()[1]
+    address = broadcast_from_rank_zero(f"{get_node_ip_address()}:{port}")
+    try:
+        jax.distributed.initialize(address, count, rank)
+    except RuntimeError as error:
+        raise SetupError(
+            f"worker on {host}: cannot join the others at {address} "
+            f"({one_line(error)}); let all nodes reach each other's ports"
+        ) from None
+    start_keras()
+    from show_attend_tell.training.workers import Workers
+
+    return Workers(rank, count, broadcast_from_rank_zero)

@@ -9,11 +9,6 @@ class BatchShare(NamedTuple):
     number: int = 0  # of the share, from 0
     shares: int = 1
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether the share is the whole batch."""
-        return self.shares == 1
-
     def rows(self, total: int) -> slice:
         """Return its rows of a batch of `total` rows, a multiple of `shares`."""
         size = total // self.shares

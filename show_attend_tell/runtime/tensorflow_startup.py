@@ -68,16 +68,11 @@ def start_tensorflow() -> None:
     os.environ.setdefault("XLA_FLAGS", _XLA_FLAGS)
     if "TF_CPP_MIN_LOG_LEVEL" in os.environ:
         return
-    # Several workers must join before TensorFlow computes anything. If one ends,
-    # level 3 leaves one line of its error instead of a dozen.
-    one_of_several = "TF_CONFIG" in os.environ
-    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3" if one_of_several else "2"
+    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
     with _suppress_stderr():
         import tensorflow as tf
 
         tf.config.list_physical_devices()
-        if one_of_several:
-            return
         with tf.device("CPU"):
             half = tf.zeros((1, 1), tf.float16)
             tf.matmul(half, half)

@@ -7,7 +7,6 @@ epoch and the scores of a validation.
 import contextlib
 import dataclasses
 import functools
-import json
 import logging
 import math
 import time
@@ -152,15 +151,12 @@ class Trainer:
         Raises:
             TrainingError: the checkpoint is damaged or another training's; or training
                 has diverged; the last good checkpoint and model are kept.
-            SetupError: another worker has ended.
             KeyboardInterrupt: after the checkpoint was written, or in the first update.
         """
         started = time.monotonic()
         self.folder = folder
-        with self.workers.together():
-            if resume:
-                self._restore()
-        self.workers.separate_dropout(self.model)
+        if resume:
+            self._restore()
         position = self.position
         chief = self.workers.is_chief
         if chief:
@@ -174,10 +170,8 @@ class Trainer:
         log = self.task.open_log(folder) if chief else contextlib.nullcontext()
         with bar, log as log:
             try:
-                with self.workers.training():
-                    self._train(log, bar, validate=resume or self.task.starts_trained)
+                self._train(log, bar, validate=resume or self.task.starts_trained)
             except FloatingPointError as error:
-                self.workers.failed_together = True  # all compute the same loss
                 raise TrainingError(
                     f"{folder}: training has diverged: {error}; {self._kept()}; train "
                     "again with --overwrite and a training.learning_rate below "
@@ -259,9 +253,8 @@ class Trainer:
 
     def _share_position(self) -> None:
         """Let the other workers take the chief's position."""
-        if self.workers.count > 1:
-            state = json.dumps(dataclasses.asdict(self.position))
-            vars(self.position).update(json.loads(self.workers.gather(state)[0]))
+        state = dataclasses.asdict(self.position)
+        vars(self.position).update(self.workers.broadcast(state))
 
     def _train(self, log, bar: ProgressBar, validate: bool) -> None:
         """Train until the end; write a checkpoint if interrupted.
@@ -327,7 +320,6 @@ class Trainer:
             self._after_update(log, bar)
             if position.stopped:
                 return
-            self.workers.raise_if_ended()
 
     def _check_loss(self) -> None:
         if self._latest_step:
@@ -344,16 +336,14 @@ class Trainer:
         if not (ends or validates or saves):
             return
         # Before validating, so that an error there loses no update.
-        with self.workers.together():
-            self._checkpoint()
+        self._checkpoint()
         if validates:
             self._validate(log, bar)
         if ends:
             position.epoch = position.epoch + 1
             position.step_in_epoch = 0
         if ends or validates:
-            with self.workers.together():
-                self._checkpoint()
+            self._checkpoint()
         bar.exclude_pause()
 
     def _validation_due(self) -> bool:
@@ -377,9 +367,8 @@ class Trainer:
 
     def _validate(self, log, bar: ProgressBar) -> None:
         """Let the chief score the model; the other workers take its position."""
-        with self.workers.together():
-            if self.workers.is_chief:
-                self._score(log, bar)
+        if self.workers.is_chief:
+            self._score(log, bar)
         self.position.validated = self.position.step
         self._share_position()
 

@@ -56,9 +56,7 @@ class Likelihood:
             weights=data.weights,
         )
         require_divisible(settings.batch_size, "training.batch_size")
-        workers.require_divisible(settings.batch_size, "training.batch_size")
         self._settings = settings
-        self._workers = workers
         self._loss_of = loss_of
         self._step: Callable | None = None  # made when the model is compiled
         self._lengths: set[int] = set()  # of the captions so far
@@ -81,8 +79,6 @@ class Likelihood:
     def _update(self, x: dict, targets) -> dict:
         """Apply an update; return values to log."""
         if self._step is None:
-            self._step = captioner_step(
-                self.model, self._settings, self._workers, self._loss_of
-            )
+            self._step = captioner_step(self.model, self._settings, self._loss_of)
         self._lengths.add(targets.shape[1])
         return self._step(x, targets)

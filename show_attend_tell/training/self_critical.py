@@ -34,6 +34,7 @@ from show_attend_tell.training.step import (
     captioner_step,
     require_divisible,
     to_device,
+    total,
 )
 from show_attend_tell.training.workers import ALONE, Workers
 
@@ -61,8 +62,6 @@ class SelfCritical:
         self.seed = settings.seed
         self.photos = settings.batch_size // settings.hypotheses
         require_divisible(self.photos, "batch_size / hypotheses")
-        workers.require_divisible(self.photos, "batch_size / hypotheses")
-        self.workers = workers
         self.own = workers.share.rows(self.photos)
         self.max_words = experiment.decoding.max_words
         self.reward = Reward(
@@ -99,7 +98,8 @@ class SelfCritical:
         )
         # All photos of the training, so that the search is compiled as for many.
         photos = self.settings.epochs * len(self.data.rows)
-        written = self.model.generate(features, search, photos=photos)
+        # Copied, as the search runs on one device and the step may divide `features`.
+        written = self.model.generate(np.asarray(features), search, photos=photos)
         present = written.lengths > 0  # (P, W)
         present[len(chosen) :] = False  # padding of the last batch
         rewards = np.zeros(present.shape)
@@ -115,10 +115,10 @@ class SelfCritical:
         x = {"annotations": features, "tokens": inputs}
         weight = advantages(rewards, present).astype("float32").reshape(-1)  # (P W,)
         if self._step is None:
-            self._step = captioner_step(model, self.settings, self.workers)
+            self._step = captioner_step(model, self.settings)
         values = self._step(*to_device((x, targets, weight)))
-        total, count = self.workers.total([rewards[present].sum(), present.sum()])
-        return {**values, "reward": total / max(count, 1)}
+        reward = total(rewards) / max(total(present), 1)
+        return {**values, "reward": reward}
 
 
 def reward_words(

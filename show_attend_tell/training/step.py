@@ -13,7 +13,6 @@ import numpy as np
 
 from show_attend_tell.config.settings import TrainingSettings
 from show_attend_tell.models.captioner import Captioner
-from show_attend_tell.training.workers import ALONE, Workers
 
 
 def _backend() -> Any:
@@ -30,7 +29,6 @@ def _backend() -> Any:
 def captioner_step(
     model: Captioner,
     settings: TrainingSettings,
-    workers: Workers = ALONE,
     loss_of: Callable | None = None,
 ) -> Callable:
     """Return the compiled training step of a captioner.
@@ -41,11 +39,10 @@ def captioner_step(
     Args:
         model: a captioner that is compiled before the first update.
         settings: the settings of training.
-        workers: the workers that share a batch.
         loss_of: function of a batch that returns the loss, the likelihood by
-            default. Several workers ignore it.
+            default.
     """
-    return _backend().captioner_step(model, settings, workers, loss_of)
+    return _backend().captioner_step(model, settings, loss_of)
 
 
 def model_step(
@@ -76,16 +73,22 @@ def to_device(batch: Any) -> Any:
     """Return a nest of arrays as tensors on the devices of the step.
 
     Args:
-        batch: a nest of arrays (B, ...), B as in :func:`require_divisible`.
+        batch: a nest of arrays (B, ...), B as in :func:`require_divisible`; of several
+            workers each passes its share of the rows.
     """
     return _backend().to_device(batch)
+
+
+def total(values: np.ndarray) -> float:
+    """Return the sum of the arrays (B, ...) that the workers pass."""
+    return _backend().total(values)
 
 
 def require_divisible(rows: int, name: str) -> None:
     """Raise an error unless the devices of the step can divide a batch.
 
     Args:
-        rows: B, the rows of each array of a batch.
+        rows: B, the rows of each array of a batch, of all workers together.
         name: the setting that decides it.
 
     Raises:

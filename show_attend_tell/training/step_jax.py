@@ -1,8 +1,9 @@
-"""Compile the training step on JAX: one program for all devices of the machine.
+"""Compile the training step on JAX: one program for all devices of all workers.
 
 The program is a pure function of the state and a batch. The state are the values of the
 model's variables (weights, random state, metrics) and of the optimiser's; every device
-has a copy, and part of the batch. XLA adds the gradients of the parts.
+has a copy, and part of the batch. XLA adds the gradients of the parts. Each worker is a
+process with devices of its own, and passes its part of the batch.
 
 The state is donated: its arrays become those of the next state, so that the device
 holds one state and not two.
@@ -23,9 +24,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from show_attend_tell.config.settings import TrainingSettings
 from show_attend_tell.models.captioner import Captioner
-from show_attend_tell.runtime.errors import ConfigError, SetupError, plural
+from show_attend_tell.runtime.errors import ConfigError, plural
 from show_attend_tell.training.likelihood import likelihood
-from show_attend_tell.training.workers import ALONE, Workers
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -33,21 +33,12 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 def captioner_step(
     model: Captioner,
     settings: TrainingSettings,
-    workers: Workers = ALONE,
     loss_of: Callable | None = None,
 ) -> Callable:
     """Return the step, which is compiled for each length of captions.
 
     See :func:`training.step.captioner_step`.
-
-    Raises:
-        SetupError: there are several workers.
     """
-    if workers.count > 1:
-        raise SetupError(
-            "several workers train together on TensorFlow alone. Received: the backend "
-            "jax; set KERAS_BACKEND=tensorflow"
-        )
     compile_parts(model, settings)
     loss_of = loss_of or functools.partial(likelihood, model)
 
@@ -162,14 +153,16 @@ class _Step:
         values = list(self._everywhere)
         for number, variable in enumerate(variables):
             if variable.value is not self._assigned[number]:
-                values[number] = jax.device_put(np.array(variable.value), sharding)
+                values[number] = jax.make_array_from_process_local_data(
+                    sharding, np.array(variable.value)
+                )
         return jax.tree.unflatten(tree, values)
 
 
 def _on_first_device(array: jax.Array) -> jax.Array:
     """Return an array that all devices hold as an array of one device, uncopied.
 
-    The rest of a training computes on one device.
+    The rest of a training computes on one device of its worker.
     """
     return array.addressable_data(0)
 
@@ -185,9 +178,14 @@ def _placed(array: np.ndarray) -> jax.Array:
     Devices that cannot divide it, such as the short words of a batch of crops, have a
     copy each.
     """
-    is_divisible = len(array) % jax.device_count() == 0
+    is_divisible = len(array) % jax.local_device_count() == 0
     spec = PartitionSpec("batch") if is_divisible else PartitionSpec()
-    return jax.device_put(array, _sharding(spec))
+    return jax.make_array_from_process_local_data(_sharding(spec), array)
+
+
+def total(values: np.ndarray) -> float:
+    """See :func:`training.step.total`."""
+    return float(jax.numpy.sum(to_device(values)))
 
 
 def require_divisible(rows: int, name: str) -> None:
@@ -209,7 +207,7 @@ def describe_devices() -> str:
 
 @functools.cache
 def _mesh() -> Mesh:
-    """Return all devices of the machine, in one axis."""
+    """Return all devices of all workers, in one axis."""
     return Mesh(np.array(jax.devices()), ("batch",))
 
 

@@ -69,7 +69,7 @@ def train(
         is_open: whether the caller has locked and opened the run folder.
 
     Raises:
-        SetupError: another worker differs, has failed or has ended.
+        SetupError: worker 0 trains something else.
         DataError, ModelFileError: a required file is absent or does not match the
             experiment.
         TrainingError: the run folder or its checkpoint does not match the experiment,
@@ -78,23 +78,21 @@ def train(
     """
     folder = Path(runs_folder) / experiment.name
     with contextlib.ExitStack() as stack:
-        with workers.together():
-            task = CaptionTask(stack, experiment, work, runs_folder, resume, workers)
-            trainer = Trainer(task, workers)
-            if workers.is_chief and not is_open:
-                # Last, as it may replace a run, even the one that training starts from.
-                stack.enter_context(runs.lock_run(experiment, runs_folder))
-                runs.open_run(experiment, runs_folder, resume, overwrite)
-        with workers.together():
-            workers.require_same([*task.identity(), f"--resume {resume}"])
-            vocabulary = task.model.vocabulary
-            if workers.is_chief and vocabulary != _prepared_words(experiment, work):
-                vocabulary.save(folder / runs.VOCABULARY)
-            if not (folder / runs.SETTINGS).is_file():
-                raise TrainingError(
-                    f"{folder}: the run folder is not visible here; pass a folder to "
-                    "--runs that every worker mounts at the same path"
-                )
+        task = CaptionTask(stack, experiment, work, runs_folder, resume, workers)
+        trainer = Trainer(task, workers)
+        if not is_open:
+            # Last, as it may replace a run, even the one that training starts from.
+            stack.enter_context(runs.lock_run(experiment, runs_folder))
+            runs.open_run(experiment, runs_folder, resume, overwrite)
+        workers.require_same(task.identity())
+        vocabulary = task.model.vocabulary
+        if workers.is_chief and vocabulary != _prepared_words(experiment, work):
+            vocabulary.save(folder / runs.VOCABULARY)
+        if not (folder / runs.SETTINGS).is_file():
+            raise TrainingError(
+                f"{folder}: the run folder is not visible here; pass a folder to "
+                "--runs that every worker mounts at the same path"
+            )
         return trainer.run(folder, resume, progress)
 
 
@@ -157,8 +155,6 @@ class CaptionTask(Task):
         self._initialise(initial)
         views = feature_views(readers, data.rows)
         self.objective = self._make_objective(views, runs_folder, workers)
-        if self.model.hard_attention is not None:
-            self.model.hard_attention.share_batch(workers.share)
 
     def _make_objective(
         self, views: FeatureViews, runs_folder: str | Path, workers: Workers

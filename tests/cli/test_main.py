@@ -65,6 +65,7 @@ def test_the_package_runs_as_a_module():
         ("train --seed -1", "not in the range"),
         ("train --resume --overwrite", "exclude each other"),
         ("train --seeds 1,2 --workers 2", "--workers needs --cluster"),
+        ("train --cluster auto", "the backend tensorflow; run pip install 'show-atten"),
         ("train --runs s3://bucket/runs", "must be a path. Received: "),
         ("features --work s3://bucket/prepared", "must be a path. Received: "),
         ("eval --split train", "--split train needs an experiment"),

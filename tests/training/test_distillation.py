@@ -133,8 +133,7 @@ def test_features_that_a_teacher_does_not_read_are_refused(rng, monkeypatch):
 
 
 def test_several_workers_cannot_distil():
-    workers = Workers()
-    workers.count = 2
+    workers = Workers(count=2)
     with pytest.raises(ConfigError, match="likelihood or cider on several workers"):
         distillation.make_distillation(None, None, None, (), workers, ())
 

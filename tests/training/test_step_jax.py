@@ -16,10 +16,9 @@ from refusals import refused
 from tiny_run import experiment
 from tiny_training import go, read_checkpoint
 
-from show_attend_tell.runtime.errors import SetupError, TrainingError
+from show_attend_tell.runtime.errors import TrainingError
 from show_attend_tell.training.maximum_likelihood import Likelihood
 from show_attend_tell.training.optimizer import make_optimizer
-from show_attend_tell.training.workers import Workers
 
 jax = pytest.importorskip("jax", reason="needs the packages of '.[jax]'")
 step_jax = pytest.importorskip("show_attend_tell.training.step_jax")
@@ -212,13 +211,6 @@ def test_a_batch_that_the_devices_do_not_divide_writes_nothing(work, tmp_path):
     )
     assert cider.startswith("`batch_size / hypotheses` must be a multiple of the 4")
     assert not folder.exists()
-
-
-def test_several_workers_are_refused():
-    workers = Workers()
-    workers.count = 2
-    with refused(SetupError, "set KERAS_BACKEND=tensorflow"):
-        step_jax.captioner_step(None, None, workers)
 
 
 def test_a_full_device_is_named_with_the_batch_that_halves_it(

@@ -73,7 +73,6 @@ import keras
 from keras import ops
 
 from show_attend_tell.config.captioner import HardAttentionSettings
-from show_attend_tell.data.batch_share import WHOLE_BATCH, BatchShare
 from show_attend_tell.models.decoder_interface import Selection
 from show_attend_tell.models.losses import token_losses
 from show_attend_tell.models.lstm.attention import sampled_location
@@ -125,30 +124,15 @@ class HardAttention(keras.layers.Layer):
         names = ("baseline", "reward", "entropy", "sampled", "sampled_reward")
         self.means = {name: keras.metrics.Mean(name=name) for name in names}
         self.variance = Variance(name="reward_variance")
-        self.share = WHOLE_BATCH
         self.built = True
-
-    def share_batch(self, share: BatchShare):
-        """Train on a share of each batch from now on.
-
-        A training on the whole batch samples the same locations. With several shares
-        only :meth:`move_baseline` moves the baseline.
-        """
-        self.share = share
 
     def sample_noise(self, rows, steps) -> LocationNoise:
         """Return the random numbers of a batch of R rows and T steps."""
         probability = self.settings.sampling_probability
-        # The noise of all workers' rows, which is the same everywhere.
-        total = rows * self.share.shares
-        count = 1 if self.settings.drawn_per == "minibatch" else total
+        count = 1 if self.settings.drawn_per == "minibatch" else rows
         sampled = keras.random.uniform((count,), seed=self.generator) < probability
-        sampled = ops.broadcast_to(ops.cast(sampled, "float32"), (total,))
-        u = keras.random.uniform((total, steps), seed=self.generator)
-        if not self.share.is_whole:
-            own = self.share.rows(total)
-            u = u[own]
-            sampled = sampled[own]
+        sampled = ops.broadcast_to(ops.cast(sampled, "float32"), (rows,))
+        u = keras.random.uniform((rows, steps), seed=self.generator)
         return LocationNoise(u, sampled)
 
     def surrogate(self, outputs, targets, mask):
@@ -235,30 +219,15 @@ class HardAttention(keras.layers.Layer):
         log_p = ops.reshape(log_p, (-1,))
         counted = ops.reshape(counted, (-1,))
         self.means["sampled_reward"].update_state(log_p, sample_weight=counted)
-        if self.share.is_whole:
-            self._move_baseline(ops.sum(log_p * counted), ops.sum(counted))
-
-    def move_baseline(self):
-        """Move b by the metric of the whole batch, of which this worker has a share.
-
-        Call it after the workers have added up their metrics.
-        """
-        mean = self.means["sampled_reward"]
-        total = ops.convert_to_tensor(mean.total)
-        self._move_baseline(total, ops.convert_to_tensor(mean.count))
-
-    def _move_baseline(self, reward, count):
-        mean = reward / ops.maximum(count, 1)
+        count = ops.sum(counted)
+        mean = ops.sum(log_p * counted) / ops.maximum(count, 1)
         decay = self.settings.baseline_decay
         old = ops.convert_to_tensor(self.baseline)
         self.baseline.assign(moved_average(old, mean, decay, count > 0))
 
 
 class Variance(keras.metrics.Metric):
-    """The variance of weighted values: mean of squares minus square of the mean.
-
-    Its variables are sums, which several workers can add up.
-    """
+    """The variance of weighted values: mean of squares minus square of the mean."""
 
     def __init__(self, name):
         super().__init__(name=name)

@@ -10,11 +10,8 @@ from keras import ops
 from nightly import nightly
 from tiny_captioner import LENGTHS, MODES, TOLERANCE, B, L, T, arrays, run_in
 
-from show_attend_tell.config.settings import HardAttentionSettings
-from show_attend_tell.data.batch_share import WHOLE_BATCH, BatchShare
 from show_attend_tell.models.lstm.attention import sampled_location
 from show_attend_tell.models.lstm.hard_attention import (
-    HardAttention,
     LocationNoise,
     location_entropies,
     location_log_probs,
@@ -242,35 +239,6 @@ def test_the_baseline_is_the_moving_average_of_sampled_rewards(rng, reward_per):
     unsampled = {**outputs, "sampled": ops.zeros(2 * B)}
     model.compute_loss(y=targets, y_pred=unsampled, training=True)
     assert float(model.hard_attention.baseline) == now
-
-
-@pytest.mark.parametrize("drawn_per", ["caption", "minibatch"])
-def test_the_noise_of_shares_is_that_of_the_whole_batch(drawn_per):
-    settings = HardAttentionSettings(drawn_per=drawn_per, sampling_probability=0.5)
-
-    def noise(rows, share=WHOLE_BATCH):
-        layer = HardAttention(settings, seed=7)
-        layer.share_batch(share)
-        return layer.sample_noise(rows, 4)
-
-    whole = noise(6)
-    parts = [noise(2, BatchShare(number, 3)) for number in range(3)]
-    for name in ("u", "sampled"):
-        joined = np.concatenate([np.asarray(getattr(one, name)) for one in parts])
-        np.testing.assert_array_equal(getattr(whole, name), joined)
-
-
-def test_the_baseline_of_a_share_moves_by_the_sums_of_all_shares():
-    layer = HardAttention(HardAttentionSettings(reward_per="word"))
-    layer.share_batch(BatchShare(0, 2))
-    log_p, mask = -np.ones((2, 3), "float32"), np.ones((2, 3), "float32")
-    layer._update_baseline(log_p, np.ones(2, "float32"), mask)
-    assert float(layer.baseline) == 0
-    mean = layer.means["sampled_reward"]
-    mean.total.assign(mean.total - 18)  # 6 words of -3 in the other share
-    mean.count.assign(mean.count + 6)
-    layer.move_baseline()
-    assert float(layer.baseline) == pytest.approx(0.1 * -2)
 
 
 @pytest.mark.parametrize("shape", [(6,), (6, 4), (6, 2, 3)])
