@@ -1,5 +1,6 @@
 """Photos that are damaged, mislabelled, huge or of unusual kinds."""
 
+import functools
 import random
 import struct
 import zlib
@@ -201,6 +202,7 @@ def whole_but_unusual() -> Iterator[tuple[str, bytes]]:
     yield "png-named.jpg", photo_bytes(5, "PNG")
 
 
+@functools.cache  # the bombs and the JPEG of many scans take seconds to make
 def corpus(count: int) -> tuple[dict[bytes, bytes], set[bytes]]:
     """Return photos, name -> content, and the names that must be captioned.
 
