@@ -35,7 +35,7 @@ own_args = $(if $(LIMIT),--limit '$(LIMIT)') $(if $(filter $@,$(MAKECMDGOALS)),$
 GENERAL := not slow and not network and not gpu and not torture and not cluster
 QUICK := $(GENERAL) and not nightly
 JAX_CASES ?= $(QUICK)
-JAX := test_benchmarks models/decoding models/transformer \
+JAX := test_benchmarks test_tpu models/decoding models/transformer \
 	$(addprefix models/lstm/test_,attention decoder estimator hard_attention region_bias) \
 	$(addprefix models/test_,captioner captioner_saving captioner_fit captioner_loss \
 	generation) runtime/test_backend runtime/test_keras_startup \
@@ -46,6 +46,9 @@ JAX := test_benchmarks models/decoding models/transformer \
 	$(addprefix siblings/digits/ram/test_,model policy_gradient) \
 	$(addprefix siblings/digits/draw/test_,bound filter_bank model) \
 	$(addprefix siblings/words/test_,augmentation convolutions decoder generation model)
+# Print the requirement of the compiler for TPUs by the installed JAX.
+LIBTPU := from importlib.metadata import requires; \
+	print(next(r for r in requires("jax") if r.startswith("libtpu")).partition(";")[0])
 COMMA := ,
 # Run one test file per core: most of the time is single-threaded compilation.
 PARALLEL := -n logical --maxprocesses 4 --dist loadfile
@@ -56,13 +59,13 @@ DEMO_PHOTO := scene-test-00004
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
 .PHONY: help demo prepare features train eval caption doctor reproduce \
-	test nightly test-nightly test-without-siblings test-slow test-jax test-cluster test-install test-floors torture fuzz audit check format clean bench dist docs docs-packages notebook
+	test nightly test-nightly test-without-siblings test-slow test-jax test-tpu test-cluster test-install test-floors torture fuzz audit check format clean bench dist docs docs-packages notebook
 .DELETE_ON_ERROR:
 
 help:
 	@sed -n '2,/^$$/s/^# \{0,1\}//p' Makefile
 	@echo "Targets: demo, prepare features train eval caption, doctor"
-	@echo "test nightly, test-nightly test-without-siblings test-slow test-jax test-cluster test-install test-floors torture fuzz"
+	@echo "test nightly, test-nightly test-without-siblings test-slow test-jax test-tpu test-cluster test-install test-floors torture fuzz"
 	@echo "audit check format, bench reproduce, dist, docs notebook, clean"
 
 # Use the first Python 3.11 or newer that can make virtual environments.
@@ -128,7 +131,7 @@ test: $(TESTED)
 # Run all that "make test" leaves out, one target after the other; if one fails, the
 # others still run.
 nightly: $(TESTED)
-	$(MAKE) --keep-going -j1 test-nightly test-slow test-jax test-cluster torture \
+	$(MAKE) --keep-going -j1 test-nightly test-slow test-jax test-tpu test-cluster torture \
 	  test-without-siblings \
 	  test-install test-floors JAX_CASES='$(GENERAL)'
 
@@ -170,6 +173,15 @@ test-jax: $(TESTED)
 	$(BIN) -m pip install --quiet --disable-pip-version-check -e '.[test,jax]'
 	KERAS_BACKEND=jax $(BIN) -m pytest -m '$(JAX_CASES)' $(PARALLEL) \
 	  $(wildcard $(JAX:%=tests/%.py) $(filter-out %.py,$(JAX:%=tests/%))) $(ARGS)
+
+# Compile for TPUs, without a TPU: about half an hour. The compiler that JAX names
+# has a folder of its own, as JAX would look for a TPU in every process that finds it.
+# ARGS=--document writes the table of docs/scale.md.
+test-tpu: $(TESTED)
+	$(BIN) -m pip install --quiet --disable-pip-version-check -e '.[test,jax]'
+	test -d .venv/tpu/libtpu || $(BIN) -m pip install --quiet --disable-pip-version-check \
+	  --no-deps --target .venv/tpu "$$($(BIN) -c '$(LIBTPU)')"
+	PYTHONPATH=.venv/tpu $(BIN) -m benchmarks.tpu $(ARGS)
 
 # Run workers on two nodes of a Ray cluster on this machine, and kill some.
 test-cluster: $(TESTED)

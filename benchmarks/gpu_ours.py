@@ -70,8 +70,8 @@ def train_step(sizes: Sizes, precision: str, steps: int) -> Work:
 def decode(sizes: Sizes, precision: str, beam: int, words: int) -> Work:
     """Prepare a beam search over a batch of photos, compiled as a whole."""
     import jax
-    import keras
 
+    from benchmarks import ours
     from show_attend_tell.config.captioner import static_settings
     from show_attend_tell.config.settings import DecodingSettings
     from show_attend_tell.data.vocabulary import END
@@ -83,16 +83,11 @@ def decode(sizes: Sizes, precision: str, beam: int, words: int) -> Work:
     model.decoder.l_o_b.assign(bias)
     request = DecodingSettings(beam=beam, max_words=words)
     search = build_search(model.generator, static_settings(request), xla=True)
-    variables = model.variables
-    values = [variable.value for variable in variables]
+    values = [variable.value for variable in model.variables]
     features = synthetic.features(np.random.default_rng(2), sizes.batch, sizes)
     noise = np.zeros((sizes.batch, 2, words), np.float32)
     given = [jax.numpy.asarray(x) for x in (features, noise, np.float32(1))]
-
-    @jax.jit
-    def write(values, *given):
-        with keras.StatelessScope(list(zip(variables, values, strict=True))):
-            return tuple(search(*given))
+    write = jax.jit(ours.pure(lambda *given: tuple(search(*given)), model.variables))
 
     def run():
         jax.block_until_ready(write(values, *given))

@@ -5,6 +5,10 @@ Import it in the process of a contender, after
 """
 
 import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import keras
 
 from benchmarks import synthetic
 from benchmarks.sizes import Sizes
@@ -55,3 +59,22 @@ def captioner(settings: Experiment, sizes: Sizes) -> Captioner:
     model.compile(optimizer=optimizer, jit_compile=training.jit_compile)
     optimizer.build(model.trainable_variables)
     return model
+
+
+def pure(function: Callable[..., Any], variables: list) -> Callable[..., Any]:
+    """Return a function that JAX compiles for any values of variables.
+
+    Args:
+        function: reads the variables.
+        variables: the variables.
+
+    Returns:
+        A function of the variables' values and of the function's own arguments.
+    """
+
+    def call(values: list, *arguments: Any) -> Any:
+        pairs = zip(variables, values, strict=True)
+        with keras.StatelessScope(list(pairs)):
+            return function(*arguments)
+
+    return call

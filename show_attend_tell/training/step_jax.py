@@ -13,7 +13,7 @@ import contextlib
 import functools
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -125,9 +125,34 @@ class _Step:
                 )
             return after, values
 
-        self._update = jax.jit(
-            update, donate_argnums=0, out_shardings=_sharding(PartitionSpec())
-        )
+        self._function = update
+        self._update = self._compiled_for(_mesh())
+
+    def _compiled_for(self, mesh: Mesh) -> Any:
+        """Return the compiled update on devices, each of which has the whole state."""
+        whole = NamedSharding(mesh, PartitionSpec())
+        return jax.jit(self._function, donate_argnums=0, out_shardings=whole)
+
+    def lower(self, devices: Sequence[Any], batch: Any) -> Any:
+        """Return the update as :class:`jax.stages.Lowered`, for devices of any machine.
+
+        Args:
+            devices: the devices, such as those of a described topology.
+            batch: a nest of ``jax.ShapeDtypeStruct``, the arguments of a call.
+        """
+        mesh = Mesh(np.array(devices), ("batch",))
+
+        def shapes(arrays: Any, spec: PartitionSpec) -> Any:
+            return jax.tree.map(
+                lambda x: jax.ShapeDtypeStruct(
+                    x.shape, x.dtype, sharding=NamedSharding(mesh, spec)
+                ),
+                arrays,
+            )
+
+        state = shapes(self._variables, PartitionSpec())
+        split = shapes(batch, PartitionSpec("batch"))
+        return self._compiled_for(mesh).lower(state, split)
 
     def __call__(self, *batch: Any) -> dict:
         """Apply an update; see :func:`training.step.model_step`."""

@@ -385,10 +385,12 @@ def _backward(saved: Saved, cotangents: Cotangents, constants: Constants, compil
 
 
 def _sum_of_outer(left, right):
-    """Return the sum of left^T right, (T, B, p) and (T, B, q) -> (p, q)."""
-    left = ops.reshape(left, (-1, left.shape[-1]))  # (T B, p)
-    right = ops.reshape(right, (-1, right.shape[-1]))  # (T B, q)
-    return ops.matmul(ops.transpose(left), right)
+    """Return the sum of left^T right, (T, B, p) and (T, B, q) -> (p, q).
+
+    T and B are two axes of the sum: were they reshaped to one, several devices that
+    share a batch would each gather the whole of it.
+    """
+    return ops.tensordot(left, right, axes=((0, 1), (0, 1)))
 
 
 def _attention_gradients(states, exp_projected, w_att, des):
