@@ -227,17 +227,19 @@ class Captioner(keras.Model):
             return None
         return ops.convert_to_numpy(self.alpha_of_locations(weights))
 
-    def compile_parts(self, compile_fn, precision="float32"):
+    def compile_parts(self, compile_fn, precision="float32", recurrence="float32"):
         """Compile parts of the training step, leaving large products to TensorFlow.
 
         On a CPU TensorFlow's own matrix products are faster than XLA's, and use the
-        processor's units for bfloat16. The recurrence stays float32. Further calls with
-        the same compiler keep the parts that it has compiled.
+        processor's units for bfloat16. Further calls with the same compiler keep the
+        parts that it has compiled.
 
         Args:
             compile_fn: compiles the parts that XLA does better; None if the caller
                 compiles the whole step.
             precision: dtype of the large products.
+            recurrence: dtype of the LSTM's recurrence, see
+                :func:`models.lstm.fast_gradient.unroll`; the Transformer has none.
         """
         if self.compiled_parts is None or self._compile_fn is not compile_fn:
             self._compile_fn = compile_fn
@@ -245,7 +247,9 @@ class Captioner(keras.Model):
             if compile_fn is not None:
                 compiled_once = functools.cache(compile_fn)
             self.compiled_parts = CompiledParts(compiled_once)
-        self.compiled_parts = self.compiled_parts._replace(precision=precision)
+        self.compiled_parts = self.compiled_parts._replace(
+            precision=precision, recurrence=recurrence
+        )
 
     def _parts(self, training) -> CompiledParts:
         if training and self.compiled_parts is not None:

@@ -48,6 +48,8 @@ class CompiledParts(NamedTuple):
 
     compile_fn: Callable | None = None  # compiles a function, equal ones once
     precision: str = "float32"  # dtype of the large matrix products
+    # dtype of the recurrence's products, and of what it reads of the photos
+    recurrence: str = "float32"
 
     def compiled(self, function: Callable) -> Callable:
         """Return a function compiled, or itself if the whole step is compiled."""

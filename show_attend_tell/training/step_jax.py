@@ -62,8 +62,8 @@ def model_step(
 
 
 def compile_parts(model: Captioner, settings: TrainingSettings) -> None:
-    """Set the precision of the large products; the whole step is compiled."""
-    model.compile_parts(None, settings.precision)
+    """Set the precision of the products; the whole step is compiled."""
+    model.compile_parts(None, settings.precision, recurrence=settings.precision)
 
 
 class _State(NamedTuple):

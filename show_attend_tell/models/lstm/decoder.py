@@ -225,9 +225,20 @@ class LstmDecoder(MatrixLayer):
         return h, c, attention
 
     def unroll(
-        self, word_gates, h, c, annotations, projected, compile_fn=None, selection=SOFT
+        self,
+        word_gates,
+        h,
+        c,
+        annotations,
+        projected,
+        compile_fn=None,
+        selection=SOFT,
+        precision="float32",
     ):
-        """Run :meth:`step` over given words, see :func:`fast_gradient.unroll`."""
+        """Run :meth:`step` over given words, see :func:`fast_gradient.unroll`.
+
+        With ``model.fast_gradient = false`` the precision is always float32.
+        """
         if not self.settings.has_fast_gradient:
             return self._unroll_by_autodiff(
                 word_gates, h, c, annotations, projected, selection
@@ -244,7 +255,9 @@ class LstmDecoder(MatrixLayer):
             lstm_z=ops.reshape(self.lstm_z, self.lstm_z.shape),
             b_beta=b_beta,
         )
-        return fast_gradient.unroll(word_gates, h, c, weights, compile_fn, selection)
+        return fast_gradient.unroll(
+            word_gates, h, c, weights, compile_fn, selection, precision
+        )
 
     def _unroll_by_autodiff(self, word_gates, h, c, annotations, projected, selection):
         """Return what :meth:`unroll` returns, with the gradient of autodiff."""
@@ -304,7 +317,7 @@ class LstmDecoder(MatrixLayer):
             gates = ops.repeat(gates, samples, axis=0)
         # (R, T, n), (R, T, D), twice (R, T, L), (R, T)
         h, z_hat, alpha, context_weights, beta = self.unroll(
-            gates, h, c, a, projected, parts.compile_fn, selection
+            gates, h, c, a, projected, parts.compile_fn, selection, parts.recurrence
         )
         # (R, T, K)
         logits = self.readout(embedded, h, z_hat, dropouts.hidden, parts.precision)

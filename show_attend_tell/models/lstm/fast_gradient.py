@@ -42,6 +42,10 @@ After the loop, sums over t and the batch, each one matrix product or one pass o
     dP = w sum_t de 4 (r - r^2)    da = sum_t l dz
     dw = sum de tanh(P + s) = 2 sum de (1 - r),  1 - r = 1 / (1 + exp(-2P) exp(-2s))
 
+With `precision` bfloat16 each word reads half of the bytes: a and exp(2P) are stored in
+it. The products with a, [W_h, U, w_beta] and V have factors and results in it; sums and
+elementwise equations are float32, and so is what a step saves.
+
 A step of each pass is compiled once, for captions of all lengths; only dP and dw are
 compiled for each length.
 
@@ -127,6 +131,7 @@ def unroll(
     weights: Weights,
     compile_fn: Callable | None = None,
     selection: Selection = SOFT,
+    precision: str = "float32",
 ):
     """Run :meth:`LstmDecoder.step` over the words of captions (teacher forcing).
 
@@ -138,16 +143,23 @@ def unroll(
         compile_fn: compiles a function, and returns the same result for the same
             function; None if the caller compiles the whole training step.
         selection: the choice of the context weights.
+        precision: dtype of the products, and of a and exp(2P) as they are stored for
+            the loop: float32 or bfloat16.
 
     Returns:
-        h (B, T, n), z_hat (B, T, D), alpha and l (B, T, L) and beta (B, T).
+        h (B, T, n), z_hat (B, T, D), alpha and l (B, T, L) and beta (B, T), float32.
     """
 
     @ops.custom_gradient  # takes and returns no nested tuples
     def run(word_gates, h, c, *weights):
         weights = Weights(*weights)
         exp_projected = _compiled(exp_twice, compile_fn)(weights.projected)
-        constants = Constants(weights, exp_projected)
+        weights = weights._replace(
+            annotations=ops.cast(weights.annotations, precision),
+            kernel=ops.cast(weights.kernel, precision),
+            lstm_z=ops.cast(weights.lstm_z, precision),
+        )
+        constants = Constants(weights, ops.cast(exp_projected, precision))
         outputs, saved = _forward(word_gates, h, c, constants, selection, compile_fn)
 
         def gradient(*upstream):  # TensorFlow: one argument an output; JAX: one tuple
@@ -161,6 +173,11 @@ def unroll(
         return outputs, gradient
 
     return run(word_gates, h, c, *weights)
+
+
+def _product(x, w):
+    """Multiply (..., p) by (p, q) in the dtype of w; return (..., q) as float32."""
+    return ops.cast(ops.matmul(ops.cast(x, w.dtype), w), "float32")
 
 
 def _compiled(function, compile_fn):
@@ -264,19 +281,21 @@ def _step(select, carry, row, constants):
     weights = constants.weights
     A = weights.w_att.shape[0]
     n = c.shape[-1]
-    products = ops.matmul(h, weights.kernel)  # (B, n) -> (B, A + 4n + 1)
+    products = _product(h, weights.kernel)  # (B, n) -> (B, A + 4n + 1)
     s = products[:, :A]
     u = products[:, A : A + 4 * n]
     v = products[:, A + 4 * n :]
     e = tanh_scores(constants.exp_projected, s, weights.w_att)  # (B, L)
     alpha = attention_weights(e)
     context_weights, share = select(alpha, *inputs)  # (B, L), (B, 1)
-    z = context(weights.annotations, context_weights)  # (B, L, D) -> (B, D)
+    stored = weights.annotations.dtype
+    z = context(weights.annotations, ops.cast(context_weights, stored))  # (B, D)
+    z = ops.cast(z, "float32")
     if weights.kernel.shape[1] > A + 4 * n:
         beta = ops.sigmoid(v + weights.b_beta)  # (B, 1)
     else:
         beta = ops.ones_like(alpha[:, :1])
-    gates = word_gates + u + ops.matmul(beta * z, weights.lstm_z)  # (B, 4n)
+    gates = word_gates + u + _product(beta * z, weights.lstm_z)  # (B, 4n)
     i = ops.sigmoid(gates[:, :n])  # (B, n)
     f = ops.sigmoid(gates[:, n : 2 * n])
     o = ops.sigmoid(gates[:, 2 * n : 3 * n])
@@ -314,14 +333,17 @@ def _step_backward(carry, row, constants):
     before_tanh = dg * (1 - g**2)
     du = ops.concatenate([*before_sigmoid, before_tanh], -1)  # (B, 4n)
     # gate of the context
-    dz_hat = ops.matmul(du, ops.transpose(weights.lstm_z))  # (B, 4n) -> (B, D)
+    dz_hat = _product(du, ops.transpose(weights.lstm_z))  # (B, 4n) -> (B, D)
     dz_hat = cotangents.z_hat + dz_hat
     dbeta = cotangents.beta[:, None]  # (B,) -> (B, 1)
     dv = dbeta + ops.sum(dz_hat * saved.z, -1, keepdims=True)  # (B, D) -> (B, 1)
     dv = dv * saved.beta * (1 - saved.beta)
     dz = saved.beta * dz_hat
     # attention
-    a_dz = ops.matmul(weights.annotations, dz[:, :, None])  # (B, L, D) -> (B, L, 1)
+    stored = weights.annotations.dtype
+    # (B, L, D) @ (B, D, 1) -> (B, L, 1)
+    a_dz = ops.matmul(weights.annotations, ops.cast(dz, stored)[:, :, None])
+    a_dz = ops.cast(a_dz, "float32")
     dl = cotangents.context_weights + ops.squeeze(a_dz, -1)  # (B, L)
     dalpha = cotangents.alpha + saved.gradient_share * dl
     de = saved.alpha * (dalpha - ops.sum(saved.alpha * dalpha, -1, keepdims=True))
@@ -329,7 +351,7 @@ def _step_backward(carry, row, constants):
     ds = 4 * weights.w_att * slopes
     products = ops.concatenate([ds, du, dv], -1)  # (B, A + 4n + 1)
     products = products[:, : weights.kernel.shape[1]]  # without dv if beta = 1
-    dh = ops.matmul(products, constants.kernel_t)  # -> (B, n)
+    dh = _product(products, constants.kernel_t)  # -> (B, n)
     return (dh, dc * f), StepGradients(products, dz, de)
 
 
@@ -360,6 +382,7 @@ def _backward(saved: Saved, cotangents: Cotangents, constants: Constants, compil
     weights = constants.weights
     A = weights.w_att.shape[0]
     n = saved.c.shape[-1]
+    precision = weights.kernel.dtype
     constants = constants._replace(kernel_t=ops.transpose(weights.kernel))
     carry = (ops.zeros_like(saved.h[0]), ops.zeros_like(saved.c[0]))  # (B, n)
     rows = (saved, cotangents)
@@ -376,21 +399,23 @@ def _backward(saved: Saved, cotangents: Cotangents, constants: Constants, compil
         # (T, B, L), (T, B, D) -> (B, L, D)
         annotations=ops.einsum("tbl,tbd->bld", saved.context_weights, gradients.z),
         projected=dprojected,
-        kernel=_sum_of_outer(saved.h, gradients.products),
+        kernel=_sum_of_outer(saved.h, gradients.products, precision),
         w_att=dw_att,
-        lstm_z=_sum_of_outer(saved.beta * saved.z, du),
+        lstm_z=_sum_of_outer(saved.beta * saved.z, du, precision),
         b_beta=ops.reshape(ops.sum(dv), (1,)),
     )
     return _swap_batch_and_time(du), dh, dc, dweights
 
 
-def _sum_of_outer(left, right):
-    """Return the sum of left^T right, (T, B, p) and (T, B, q) -> (p, q).
+def _sum_of_outer(left, right, precision):
+    """Return the sum of left^T right, (T, B, p) and (T, B, q) -> (p, q), as float32.
 
     T and B are two axes of the sum: were they reshaped to one, several devices that
     share a batch would each gather the whole of it.
     """
-    return ops.tensordot(left, right, axes=((0, 1), (0, 1)))
+    left = ops.cast(left, precision)
+    right = ops.cast(right, precision)
+    return ops.cast(ops.tensordot(left, right, axes=((0, 1), (0, 1))), "float32")
 
 
 def _attention_gradients(states, exp_projected, w_att, des):
@@ -407,6 +432,7 @@ def _attention_gradients(states, exp_projected, w_att, des):
     """
     dprojected = 0.0
     dw = 0.0
+    exp_projected = ops.cast(exp_projected, "float32")
     inverse = 1 / exp_projected  # exp(-2P)
     for t in range(states.shape[0]):
         de = ops.expand_dims(des[t], -1)  # (B, L) -> (B, L, 1)

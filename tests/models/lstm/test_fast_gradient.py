@@ -38,7 +38,7 @@ SAMPLED = np.float32([1, 0, 1])  # with hard attention two of three captions
 
 
 def _unroll_by_autodiff(
-    self, word_gates, h, c, annotations, projected, compile_fn, selection
+    self, word_gates, h, c, annotations, projected, compile_fn, selection, precision
 ):
     """LstmDecoder.unroll as a loop over steps that autodiff differentiates."""
     steps = []
