@@ -36,7 +36,8 @@ GENERAL := not slow and not network and not gpu and not torture and not cluster
 QUICK := $(GENERAL) and not nightly
 JAX_CASES ?= $(QUICK)
 JAX := test_benchmarks test_tpu models/decoding models/transformer \
-	$(addprefix models/lstm/test_,attention decoder estimator hard_attention region_bias) \
+	$(addprefix models/lstm/test_,attention decoder estimator hard_attention \
+	recurrence_precision region_bias) \
 	$(addprefix models/test_,captioner captioner_saving captioner_fit captioner_loss \
 	generation) runtime/test_backend runtime/test_keras_startup \
 	$(addprefix training/test_,calibration checkpoint distillation event_log joining loop \
@@ -190,12 +191,13 @@ test-cluster: $(TESTED)
 
 # Measure the table in benchmarks/README.md; needs an idle machine.
 bench: $(INSTALLED)
-	$(BIN) -c 'import torch' 2>/dev/null \
+	$(BIN) -c 'import torch' 2>/dev/null || $(if $(findstring gpu,$(ARGS)),true,false) \
 	  || $(BIN) -m pip install --quiet --disable-pip-version-check --retries 0 \
 	    --index-url '$(TORCH_INDEX)' torch \
 	  || echo 'No PyTorch at $(TORCH_INDEX): installing the larger build from PyPI.'
 	$(BIN) -m pip install --quiet --disable-pip-version-check \
-	  -e '.[bench$(if $(findstring cluster,$(ARGS)),$(COMMA)jax$(COMMA)cluster)]'
+	  -e '.[bench$(if $(findstring cluster,$(ARGS)),$(COMMA)jax$(COMMA)cluster)$(if $(findstring gpu,$(ARGS)),$(COMMA)jax)]' \
+	  $(if $(findstring gpu,$(ARGS)),'jax[cuda12]')
 	$(BIN) -m benchmarks $(ARGS)
 
 # List the rows of docs/reproduction.md, or run ROWS and write the page again.

@@ -65,7 +65,7 @@ def _measure(
 
 @click.command(help=__doc__)
 @click.argument(
-    "works", nargs=-1, type=click.Choice([*WORKS, *LONGER, "growth", "scale"])
+    "works", nargs=-1, type=click.Choice([*WORKS, *LONGER, "growth", "scale", "gpu"])
 )
 @click.option(
     "--data", metavar="FOLDER", help="Folder of Flickr8k's archives, of speedrun."
@@ -88,6 +88,16 @@ def main(works: tuple[str, ...], data: str | None, quick: bool, output: Path) ->
         scale.run(None if quick else scale.FIGURE)
         if set(works) == {"scale"}:
             return
+    if "gpu" in works:
+        if len(works) > 1:
+            raise click.UsageError(
+                "gpu must be the only work, as it has a machine of "
+                "its own; run the others apart"
+            )
+        from benchmarks import gpu
+
+        options = ["--small"] if quick else []
+        gpu.main([*options, "--output", str(output.with_name("gpu.json"))])
     start = time.monotonic()
     found = machine.measure(quick)
     ticks = machine.processor_ticks()

@@ -55,32 +55,39 @@ def parameters(sizes: Sizes) -> int:
     return K * m + attention + lstm + (n + 1) * m + D * m + (m + 1) * K
 
 
-def training_step(sizes: Sizes, precision: str = "float32") -> Cost:
+def training_step(
+    sizes: Sizes, precision: str = "float32", recurrence: str = "float32"
+) -> Cost:
     """Return the cost of one update.
 
     Products over all words together or over none, in `precision`: the projection
-    2BLDA; per word the gates 2B m 4n, the readout 2B(nm + Dm + mK). In float32, word
-    by word: 2B(n(A + 4n + 1) + D 4n) of h and z_hat. All of these three times: forward,
-    for the weights and for the input; but for the projection, whose input needs no
-    gradient, twice. Scores and context: 2BL(A + D) forward, 4BLD back (alpha's and the
-    context's share), and the hidden layer of attention, elementwise.
+    2BLDA; per word the gates 2B m 4n, the readout 2B(nm + Dm + mK). In `recurrence`,
+    word by word: 2B(n(A + 4n + 1) + D 4n) of h and z_hat. All of these three times:
+    forward, for the weights and for the input; but for the projection, whose input
+    needs no gradient, twice. In float32: scores and context, 2BL(A + D) forward, 4BLD
+    back (alpha's and the context's share), and the hidden layer of attention,
+    elementwise.
 
     Bytes: the stored features once; P and a at each word forward and back, for h
-    between them changes; AdamW reads weights, gradients, two moments and an average,
-    and writes all but the gradients.
+    between them changes, in two bytes a number if `recurrence` is bfloat16; AdamW reads
+    weights, gradients, two moments and an average, and writes all but the gradients.
     """
     B, L, D, A, n, m, K, T = sizes.letters
     large = 2 * 2 * B * L * D * A + 3 * 2 * B * T * (m * 4 * n + m * (n + D + K))
     step = 3 * 2 * B * (n * (A + 4 * n + 1) + D * 4 * n)
     attention = 2 * B * L * (A + D) + 2 * B * L * D
     attention += B * L * A * (_HIDDEN + _HIDDEN_BACK)
-    operations = {"float32": float(T * (step + attention) + 3 * 2 * B * D * 2 * n)}
+    operations = {"float32": float(T * attention + 3 * 2 * B * D * 2 * n)}
+    operations[recurrence] = operations.get(recurrence, 0.0) + T * step
     operations[precision] = operations.get(precision, 0.0) + large
-    moved = HALF * B * L * D + FLOAT * 2 * T * B * L * (A + D)
+    stored = HALF if recurrence == "bfloat16" else FLOAT
+    moved = HALF * B * L * D + stored * 2 * T * B * L * (A + D)
     return Cost(operations, moved + FLOAT * 9 * parameters(sizes))
 
 
-def writing(sizes: Sizes, photos: int, beam: int, words: int) -> Cost:
+def writing(
+    sizes: Sizes, photos: int, beam: int, words: int, precision: str = "float32"
+) -> Cost:
     """Return the cost of a beam search over photos, each written to the last word.
 
     Per photo the projection 2LDA and 2D 2n for h_0 and c_0; per word and hypothesis
@@ -94,7 +101,7 @@ def writing(sizes: Sizes, photos: int, beam: int, words: int) -> Cost:
     hypotheses = 1 + beam * (words - 1)
     photo = 2 * L * D * A + 2 * D * 2 * n + hypotheses * word
     moved = HALF * L * D + FLOAT * words * L * (A + D)
-    return Cost({"float32": float(photos * photo)}, photos * moved)
+    return Cost({precision: float(photos * photo)}, photos * moved)
 
 
 # Convolutions of VGG19, arXiv:1409.1556, Table 1, E: channels and number at a size.

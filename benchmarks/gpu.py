@@ -1,7 +1,10 @@
 """Compare our captioner on JAX with PyTorch, eager and compiled, on a GPU.
 
-Run ``python -m benchmarks.gpu``. Contenders run in separate processes, in turn; if they
-do not fit in memory together each is measured alone, and failures are noted.
+Run ``make bench ARGS=gpu`` or ``python -m benchmarks.gpu``. Contenders run in separate
+processes, in turn; if they do not fit in memory together each is measured alone, and
+failures are noted. All contenders of a row compute in its precision: ``float32`` is
+strict, ``tf32`` rounds the factors of products and convolutions to TensorFloat-32, and
+``bfloat16`` to bfloat16.
 """
 
 import dataclasses
@@ -16,28 +19,34 @@ from benchmarks.cost import Cost, training_step, vgg19, writing
 from benchmarks.sizes import FULL, TINY, Sizes
 from benchmarks.turns import Contender, ContenderError, Times
 
-BATCHES = (64, 256, 1024, 4096)
+BATCHES = (256,)
 # times the compiled common design's training step
 BAR_BATCH = 256
 BAR = 3.0
 RESULTS = Path(__file__).with_name("gpu.json")
 BEAM = 5
 WORDS = 20
-PRECISIONS = ("float32", "bfloat16")
+PRECISIONS = ("float32", "tf32", "bfloat16")
 NAMES = ("ours", "eager", "compiled")
 _SECONDS = 10
 _STEPS = 5
 _DECODED = 4  # photos in a burst of the baseline
 
 
-def _contenders(work: str, options: dict, theirs: dict) -> dict[str, Contender]:
+def _contenders(
+    work: str, options: dict, theirs: dict, ours_alone: bool
+) -> dict[str, Contender]:
     """Return our contender of one work and PyTorch's, eager and compiled."""
+    own = {
+        "ours": Contender(getattr(gpu_ours, work), options, gpu_ours.ENVIRONMENT),
+    }
+    if ours_alone:
+        return own
     from benchmarks import gpu_theirs  # PyTorch, in the child too
 
-    ours = getattr(gpu_ours, work)
     common = getattr(gpu_theirs, work)
     return {
-        "ours": Contender(ours, options, gpu_ours.ENVIRONMENT),
+        **own,
         "eager": Contender(common, {**options, **theirs, "compiled": False}),
         "compiled": Contender(common, {**options, **theirs, "compiled": True}),
     }
@@ -76,6 +85,7 @@ def _row(work: str, batch: int, precision: str, found, cost: Cost, about) -> dic
     peaks = {name: facts.get("peak") for name, facts in times.facts.items()}
     rates = about["rates"]
     ours = median.get("ours")
+    known = ours and rates  # rates are PyTorch's
     captions = batch if work == "train_step" else 1  # in a unit
     return {
         "work": work,
@@ -85,8 +95,8 @@ def _row(work: str, batch: int, precision: str, found, cost: Cost, about) -> dic
         "captions_per_second": ours and captions / ours,
         "times_faster_than_eager": _ratio(times, "eager", not failed),
         "times_faster_than_compiled": _ratio(times, "compiled", not failed),
-        "share_of_arithmetic": ours and cost.calculating(rates) / ours,
-        "share_of_bandwidth": ours and cost.moving(rates) / ours,
+        "share_of_arithmetic": cost.calculating(rates) / ours if known else None,
+        "share_of_bandwidth": cost.moving(rates) / ours if known else None,
         "peak_bytes": peaks,
         "failed": failed,
         "machine": about,
@@ -98,19 +108,28 @@ def _per(cost: Cost, units: int) -> Cost:
     return Cost(operations, cost.bytes / units)
 
 
-def _plan(sizes: Sizes, side: int, precision: str):
+def _plan(sizes: Sizes, side: int, precision: str, ours_alone: bool):
     """Yield work, contenders and the cost of a unit, at one batch and precision."""
     batch = sizes.batch
     common = {"precision": precision}
     steps = {"sizes": sizes, "steps": _STEPS, **common}
-    cost = training_step(sizes, precision)
-    yield "train_step", _contenders("train_step", steps, {}), cost
-    search = {"sizes": sizes, "beam": BEAM, "words": WORDS, **common}
-    cost = _per(writing(sizes, batch, BEAM, WORDS), batch)
-    yield "decode", _contenders("decode", search, {"photos": _DECODED}), cost
+    cost = training_step(sizes, precision, precision)
+    yield "train_step", _contenders("train_step", steps, {}, ours_alone), cost
+    # Our search has no bfloat16, and a row compares equal precisions.
+    if precision != "bfloat16":
+        yield _search(sizes, precision, ours_alone)
     photos = {"batch": batch, "side": side, **common}
     cost = _per(vgg19(batch, side, precision), batch)
-    yield "extract", _contenders("extract", photos, {}), cost
+    yield "extract", _contenders("extract", photos, {}, ours_alone), cost
+
+
+def _search(sizes: Sizes, precision: str, ours_alone: bool):
+    """Return the work, the contenders and the cost of a beam search, of a photo."""
+    batch = sizes.batch
+    options = {"sizes": sizes, "beam": BEAM, "words": WORDS, "precision": precision}
+    contenders = _contenders("decode", options, {"photos": _DECODED}, ours_alone)
+    cost = writing(sizes, batch, BEAM, WORDS, precision)
+    return "decode", contenders, _per(cost, batch)
 
 
 def _cells(row: dict) -> list[str]:
@@ -159,7 +178,9 @@ def show(rows: list[dict]) -> str:
     return "\n".join(lines)
 
 
-def _about(small: bool) -> dict:
+def _about(small: bool, ours_alone: bool) -> dict:
+    if ours_alone:
+        return {**machine.describe(), "gpu": None}
     from benchmarks import gpu_theirs
 
     side, copied = (64, 2**20) if small else (8192, 2**30)
@@ -173,26 +194,30 @@ def _about(small: bool) -> dict:
 @click.option(
     "--small", is_flag=True, help="Tiny sizes, also on a CPU, to check that it runs."
 )
+@click.option("--ours", "ours_alone", is_flag=True, help="Ours alone, without PyTorch.")
 @click.option("--output", type=click.Path(path_type=Path), default=RESULTS)
-def main(batches: str, small: bool, output: Path) -> None:
-    """Measure all works at all batches in both precisions."""
-    missing = [name for name in ("torch", "jax") if not find_spec(name)]
+def main(batches: str, small: bool, ours_alone: bool, output: Path) -> None:
+    """Measure all works at all batches in all precisions."""
+    needed = ("jax",) if ours_alone else ("torch", "jax")
+    missing = [name for name in needed if not find_spec(name)]
     if missing:
         raise click.ClickException(f"needs {', '.join(missing)}; pip install them")
-    about = _about(small)
-    if about["gpu"] is None and not small:
+    about = _about(small, ours_alone)
+    if about["gpu"] is None and not small and not ours_alone:
         raise click.ClickException(
             "PyTorch finds no GPU; run this on a machine with one, or with --small to "
             "check that it runs"
         )
-    gpu = f"{about['gpu'] or 'no GPU'}"
-    click.echo("\n".join([gpu, *machine.lines(about)]))
+    if not ours_alone:
+        gpu = f"{about['gpu'] or 'no GPU'}"
+        click.echo("\n".join([gpu, *machine.lines(about)]))
     rows = []
     side = 32 if small else 224
     for batch in map(int, batches.split(",")):
         sizes = dataclasses.replace(TINY if small else FULL, batch=batch)
         for precision in PRECISIONS:
-            for work, contenders, cost in _plan(sizes, side, precision):
+            plan = _plan(sizes, side, precision, ours_alone)
+            for work, contenders, cost in plan:
                 found = _measured(contenders, 0 if small else _SECONDS)
                 rows.append(_row(work, batch, precision, found, cost, about))
                 click.echo(" | ".join(_cells(rows[-1])))

@@ -30,11 +30,17 @@ def _wait() -> None:
         torch.cuda.synchronize()
 
 
-def _autocast(precision: str):
-    """Return a context manager of products in a precision."""
-    if precision == "float32":
-        return contextlib.nullcontext()
-    return torch.autocast(_device().type, torch.bfloat16)
+def _in_precision(precision: str):
+    """Set the precision of products and convolutions; return a context manager.
+
+    By default PyTorch rounds the factors of convolutions to TensorFloat-32, and those
+    of products not.
+    """
+    torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
+    torch.backends.cudnn.allow_tf32 = precision == "tf32"
+    if precision == "bfloat16":
+        return torch.autocast(_device().type, torch.bfloat16)
+    return contextlib.nullcontext()
 
 
 def device() -> dict:
@@ -49,14 +55,15 @@ def rates(side: int, copied: int) -> dict[str, float]:
     """Return operations a second in products and bytes a second in a copy."""
     where = _device()
     found = {}
-    for kind in (torch.float32, torch.bfloat16):
+    for name in ("float32", "tf32", "bfloat16"):
+        kind = torch.bfloat16 if name == "bfloat16" else torch.float32
+        _in_precision(name)
         a, b = (torch.randn(side, side, device=where).to(kind) for _ in range(2))
 
         def multiply(a=a, b=b):
             torch.matmul(a, b)
             _wait()
 
-        name = str(kind).removeprefix("torch.")
         found[name] = best_rate(multiply, 2 * side**3)
     source = torch.ones(copied // 4, device=where)
     target = torch.empty_like(source)
@@ -82,7 +89,7 @@ def train_step(sizes: Sizes, precision: str, steps: int, compiled: bool) -> Work
         [sizes.words] * sizes.batch,
     )
     called = torch.compile(model) if compiled else model
-    autocast = _autocast(precision)
+    autocast = _in_precision(precision)
 
     def run():
         for _ in range(steps):
@@ -106,7 +113,7 @@ def decode(
     rng = np.random.default_rng(2)
     annotations = torch.from_numpy(synthetic.features(rng, photos, sizes))
     annotations = annotations.to(where).float()
-    autocast = _autocast(precision)
+    autocast = _in_precision(precision)
 
     def run():
         with autocast:
@@ -137,7 +144,7 @@ def extract(batch: int, side: int, precision: str, compiled: bool) -> Work:
     squares = torch.randint(0, 256, (batch, 3, side, side), dtype=torch.uint8)
     squares = squares.to(where).contiguous(memory_format=torch.channels_last)
     mean = torch.tensor([103.939, 116.779, 123.68], device=where).view(1, 3, 1, 1)
-    autocast = _autocast(precision)
+    autocast = _in_precision(precision)
 
     def run():
         with torch.no_grad(), autocast:

@@ -16,8 +16,10 @@ from new_process import python
 from benchmarks import (
     cluster,
     cost,
+    end_to_end,
     engines,
     feature_file,
+    gpu,
     speedrun,
     synthetic,
     table,
@@ -213,6 +215,49 @@ def test_our_contenders_run_on_jax_without_tensorflow():
     # In a new process, as other tests of this one may have imported TensorFlow.
     done = python("-c", ON_JAX, cwd=Path(table.__file__).parents[1])
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+@pytest.mark.nightly
+def test_rows_of_a_gpu_have_equal_precisions_and_run_at_tiny_sizes(tmp_path):
+    if keras.backend.backend() != "jax":
+        pytest.skip("runs on JAX, with `make test-jax`")
+    output = tmp_path / "gpu.json"
+    arguments = ["--small", "--ours", "--output", str(output)]
+    done = CliRunner().invoke(gpu.main, arguments, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    rows = json.loads(output.read_text(encoding="utf-8"))
+    assert all(row["seconds"]["ours"] > 0 for row in rows)
+    works = [(row["work"], row["precision"]) for row in rows]
+    assert works == [
+        ("train_step", "float32"),
+        ("decode", "float32"),
+        ("extract", "float32"),
+        ("train_step", "tf32"),
+        ("decode", "tf32"),
+        ("extract", "tf32"),
+        ("train_step", "bfloat16"),
+        ("extract", "bfloat16"),
+    ]
+
+
+def test_the_verbs_of_an_experiment_are_timed_in_order(tmp_path, monkeypatch):
+    called = []
+
+    def run_verb(verb, arguments, folder):
+        called.append((verb, *arguments))
+        return 2.0
+
+    monkeypatch.setattr(end_to_end, "run_verb", run_verb)
+    arguments = ["--data", "/photos", "--folder", str(tmp_path / "new"), "--limit", "3"]
+    done = CliRunner().invoke(end_to_end.main, arguments, catch_exceptions=False)
+    common = ("--experiment", "flickr8k_soft", "--limit", "3")
+    assert called == [
+        ("prepare", *common, "--data", "/photos"),
+        ("features", *common),
+        ("train", *common),
+        ("eval", *common),
+    ]
+    assert "| together | 6 s" in done.output  # `prepare` does not count
 
 
 def test_minutes_are_read_from_the_line_through_the_last_three_scores():

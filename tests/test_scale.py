@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from benchmarks import __main__ as command
-from benchmarks import cost, resources, scale
+from benchmarks import resources, scale
 from benchmarks.scale import IDEAL, Assumptions
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "scale.md"
@@ -89,8 +89,6 @@ def test_hours_and_bytes_are_multiples_of_the_rates():
     table = resources.bytes_table(rates)
     assert "| disk: features, VGG16 " in table
     assert "| 20.0kB  | 20.0GB | 2.00TB | 200TB  " in table
-    published = cost.vgg19(1, 224, "bfloat16").count / 0.4 / 989.5e12
-    assert resources.h100_seconds() == pytest.approx(published)
 
 
 @pytest.mark.nightly
