@@ -255,7 +255,7 @@ def test_paths_that_need_no_conversion_or_have_no_model_are_one_line(rng, tmp_pa
     (tmp_path / "a.txt").touch()
     with refused(ModelFileError, "must end with .keras, .npz or .h5"):
         convert(tmp_path / "a.txt")
-    np.savez(tmp_path / "good.confidence.npz", about="{}")
+    np.savez(tmp_path / "good.confidence.npz", familiarity=np.zeros(6))
     with refused(ModelFileError, rf"part of its model; run .*convert {old}`"):
         convert(tmp_path / "good.confidence.npz")
     np.savez(tmp_path / "checkpoint.npz", x=np.zeros(3))
