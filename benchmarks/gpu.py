@@ -213,13 +213,13 @@ def main(batches: str, small: bool, ours_alone: bool, output: Path) -> None:
         click.echo("\n".join([gpu, *machine.lines(about)]))
     rows = []
     side = 32 if small else 224
-    for batch in map(int, batches.split(",")):
-        sizes = dataclasses.replace(TINY if small else FULL, batch=batch)
+    chosen = [dataclasses.replace(FULL, batch=int(n)) for n in batches.split(",")]
+    for sizes in [TINY] if small else chosen:
         for precision in PRECISIONS:
             plan = _plan(sizes, side, precision, ours_alone)
             for work, contenders, cost in plan:
                 found = _measured(contenders, 0 if small else _SECONDS)
-                rows.append(_row(work, batch, precision, found, cost, about))
+                rows.append(_row(work, sizes.batch, precision, found, cost, about))
                 click.echo(" | ".join(_cells(rows[-1])))
                 table.write_results(output, rows)  # kept if a later one fails
     click.echo(f"\n{show(rows)}\n\n{output}")
