@@ -38,7 +38,7 @@ def take_step(model, seed=0):
     rng = np.random.default_rng(seed)
     inputs, targets = tiny.captions(rng)
     a = keras.ops.convert_to_tensor(tiny.photos(rng))
-    model.train_step(({"annotations": a, "tokens": inputs}, targets))
+    model.train_on_batch({"annotations": a, "tokens": inputs}, targets)
 
 
 @pytest.fixture(scope="module")
