@@ -74,8 +74,7 @@ def test_a_packaged_model_writes_the_same_captions_from_its_folder(name, tmp_pat
         packaged.log_prob,
         packaged.confidence,
     )
-    # The models of Flickr8k alone have a calibration of an earlier version.
-    assert (found.confidence is None) == name.startswith("flickr8k")
+    assert found.confidence is not None
 
 
 @pytest.mark.parametrize("name", PRESETS)
