@@ -98,9 +98,7 @@ def train(
     require_cluster(cluster, workers)
     several = seeds is not None
     joint = cluster is not None and not several
-    if joint:
-        require_jax()
-    else:
+    if not joint:
         require_tensorflow(cluster)
     chosen = {"seed": seed, "init_from": init_from}
     settings = load_settings(experiment, changes, name, limit, chosen)
@@ -110,6 +108,8 @@ def train(
             "--cluster without --seeds needs an experiment with captions. Received: "
             f"{settings.name}, whose task is {settings.task!r}."
         )
+    if joint:
+        require_jax()
     if sys.stderr.isatty():  # before the progress bar of the terminal
         begins = f"starting {backend_title()}, reading the data, compiling a step"
         click.echo(f"{settings.name}: {begins}: 10 to 60 s", err=True)

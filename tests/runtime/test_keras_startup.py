@@ -154,7 +154,7 @@ def test_a_keras_json_that_is_not_json_is_a_note_of_doctor(tmp_path, monkeypatch
 @pytest.mark.parametrize(
     ("line", "needs"),
     [
-        ("train -e scenes --cluster auto", "--cluster needs TensorFlow"),
+        ("train -e scenes --seeds 1,2 --cluster auto", "--cluster needs TensorFlow"),
         ("features -e scenes --cluster auto", "--cluster needs TensorFlow"),
         ("export shipped --format litert --out a", "--format litert needs TensorFlow"),
         ("export shipped --format saved_model --out a", "needs TensorFlow"),

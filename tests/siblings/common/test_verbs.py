@@ -75,7 +75,7 @@ def test_captions_are_not_measured_on_training_photos(run):
             "needs an experiment with captions. Received: tiny",
         ),
         ("train", ["--init-from", "shipped"], "with captions or that reads words"),
-        ("train", ["--cluster", "auto"], "need an experiment with captions"),
+        ("train", ["--cluster", "auto"], "needs an experiment with captions"),
         ("eval", ["--lexicon", "a.txt"], "needs an experiment that reads words"),
         ("eval", ["--split", "all"], "--split all needs an experiment that reads"),
         ("prepare", [], "pass the folder with --data"),
