@@ -166,3 +166,11 @@ def test_what_needs_tensorflow_is_refused_on_jax(monkeypatch, run, line, needs):
     assert code == 2
     assert needs in errors
     assert "Received: the backend jax; set KERAS_BACKEND=tensorflow" in errors
+
+
+def test_one_training_on_a_cluster_is_refused_on_tensorflow(monkeypatch, run):
+    monkeypatch.setenv("KERAS_BACKEND", "tensorflow")
+    code, _, errors = run("train", "-e", "scenes", "--cluster", "auto")
+    assert code == 2
+    assert "--cluster trains one run on JAX alone" in errors
+    assert "run pip install 'show-attend-tell[jax,cluster]'" in errors
