@@ -38,10 +38,11 @@ def _feature_tasks(folder: Path, files: list[Path], identity: dict) -> Iterator:
 
 
 def _caption_tasks(folder: Path, files: list[Path]) -> Iterator:
+    from show_attend_tell.cluster.captions import Chunk
     from show_attend_tell.cluster.pool import WorkItem
 
     for number in range(_TASKS + 2):
-        chunk = folder / f"{number}.jsonl", tuple(files), frozenset()
+        chunk = Chunk(folder / f"{number}.jsonl", tuple(files), frozenset())
         yield WorkItem(f"chunk {number}", chunk)
 
 
