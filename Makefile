@@ -35,13 +35,13 @@ own_args = $(if $(LIMIT),--limit '$(LIMIT)') $(if $(filter $@,$(MAKECMDGOALS)),$
 GENERAL := not slow and not network and not gpu and not torture and not cluster
 QUICK := $(GENERAL) and not nightly
 JAX_CASES ?= $(QUICK)
-JAX := test_benchmarks test_tpu models/decoding models/transformer \
+JAX := test_benchmarks test_tpu models/decoding/ models/transformer/ \
 	$(addprefix models/lstm/test_,attention decoder estimator hard_attention \
 	recurrence_precision region_bias) \
 	$(addprefix models/test_,captioner captioner_saving captioner_fit captioner_loss \
 	generation) runtime/test_backend runtime/test_keras_startup \
-	$(addprefix training/test_,calibration checkpoint distillation event_log joining loop \
-	reranking resident_features step_jax train train_resume) \
+	$(addprefix training/test_,calibration checkpoint distillation event_log initial_model \
+	loop reranking resident_features step_jax train train_resume) \
 	$(addprefix deployment/exports/test_,half_precision onnx) \
 	siblings/common/test_step_jax \
 	$(addprefix siblings/digits/ram/test_,model policy_gradient) \
@@ -173,7 +173,7 @@ test-floors: $(TESTED)
 test-jax: $(TESTED)
 	$(BIN) -m pip install --quiet --disable-pip-version-check -e '.[test,jax]'
 	KERAS_BACKEND=jax $(BIN) -m pytest -m '$(JAX_CASES)' $(PARALLEL) \
-	  $(wildcard $(JAX:%=tests/%.py) $(filter-out %.py,$(JAX:%=tests/%))) $(ARGS)
+	  $(patsubst %,tests/%,$(filter %/,$(JAX)) $(addsuffix .py,$(filter-out %/,$(JAX)))) $(ARGS)
 
 # Compile for TPUs, without a TPU: about half an hour. The compiler that JAX names
 # has a folder of its own, as JAX would look for a TPU in every process that finds it.
