@@ -16,13 +16,13 @@ compares the two.
 
 import argparse
 import json
-import os
-import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+from measured import machine, numbers_of
+from recipe import run_recipe
 from reproduction_figures import write_figures
 from reproduction_page import PAGE, heading, page
 from reproduction_rows import (
@@ -52,8 +52,6 @@ from show_attend_tell.runtime.machine import git_revision
 from show_attend_tell.runtime.table import align
 from show_attend_tell.training.checkpoint import is_trained
 
-_DIGITS = 4  # decimals in result files
-
 
 def run_row(
     name: str, rows: dict, seeds: list, data: str = "", options: tuple = ()
@@ -68,8 +66,10 @@ def run_row(
         options: further options of ``train``.
     """
     row = rows[name]
+    if "recipe" in row:
+        return [run for seed in seeds for run in run_recipe(row["recipe"], seed, data)]
     found = []
-    about = {"revision": git_revision(), "machine": _machine()}
+    about = {"revision": git_revision(), "machine": machine()}
     verbs = commands(name, rows, seeds, data)
     done = []
     experiment = load_experiment(row["experiment"], changes_of(name, rows, seeds[0]))
@@ -105,7 +105,7 @@ def run_row(
                 if "beams" in row:
                     run["label"] = f"beam {scores['beam']}"
                 run["seconds"] = _seconds(folder)
-                found.append(run | _kept(scores) | about)
+                found.append(run | numbers_of(scores) | about)
     return found
 
 
@@ -129,19 +129,6 @@ def _is_trained(experiment) -> bool:
     return runs.holds_run(folder) and is_trained(folder, experiment)
 
 
-def _kept(scores: dict) -> dict:
-    """Return the numbers of a scores.json, rounded, and their intervals."""
-    intervals = scores.get("intervals", {}).get("scores", {})
-    intervals |= {"word_accuracy": scores["interval"]} if "interval" in scores else {}
-    numbers = {k: x for k, x in scores.items() if type(x) in (int, float)}
-    return {
-        "scores": {name: round(x, _DIGITS) for name, x in numbers.items()},
-        "intervals": {
-            name: [round(x, _DIGITS) for x in ends] for name, ends in intervals.items()
-        },
-    }
-
-
 def _seconds(folder: Path) -> int | None:
     """Return the time from the first file of a training to its last checkpoint."""
     files = [folder / name for name in (runs.SETTINGS, runs.CHECKPOINT)]
@@ -149,14 +136,6 @@ def _seconds(folder: Path) -> int | None:
         return None
     first, last = (file.stat().st_mtime for file in files)
     return round(last - first)
-
-
-def _machine() -> str:
-    names = re.findall(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
-    load = os.getloadavg()[2]
-    backend = os.environ.get("KERAS_BACKEND", "tensorflow")
-    on = "" if backend == "tensorflow" else f", Keras on {backend}"
-    return f"{os.cpu_count()} cores, {names[0] if names else '?'}, load {load:.0f}{on}"
 
 
 def listing(rows: dict, results: dict) -> list[str]:

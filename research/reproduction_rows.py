@@ -109,7 +109,7 @@ def commands(name: str, rows: dict, seeds: list, data: str = "DIR") -> dict:
     given = ["--data", data] if "data" in row else []
     changed = [*experiment, *changes]
     verbs = {"prepare": [*changed, *given], "features": changed}
-    if run == name and not {"model", "script"} & row.keys():
+    if run == name and not {"model", "script", "recipe"} & row.keys():
         several = ["--seeds", ",".join(map(str, seeds)), "--resume"]
         verbs["train"] = [*experiment, "--name", name, *several, *changes]
     options = ["--model", row["model"]] if "model" in row else []

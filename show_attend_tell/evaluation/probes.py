@@ -41,7 +41,7 @@ def layer_note(
     for start in range(0, len(rows), _BATCH):
         ids, batch = zip(*rows[start : start + _BATCH], strict=True)
         words = [captions[photo].split() for photo in ids]
-        heads = model.attention_heads(reader.read(batch), _inputs(model, words))
+        heads = model.attention_heads(reader.read(batch), caption_inputs(model, words))
         if heads is None:
             return ()
         heads = np.asarray(heads)  # (B, N, H, T, L)
@@ -67,8 +67,8 @@ def _by_layer(shares: np.ndarray) -> str:
     )
 
 
-def _inputs(model: Captioner, captions: list[list[str]]) -> np.ndarray:
-    """Return the words from <start> on, without the last, padded; (B, T)."""
+def caption_inputs(model: Captioner, captions: list[list[str]]) -> np.ndarray:
+    """Return y_0 .. y_{T-1}: <start> and all words but the last, padded; (B, T)."""
     longest = max(1, *(len(words) for words in captions))
     inputs = np.full((len(captions), longest + 1), PAD, np.int32)
     for row, words in zip(inputs, captions, strict=True):
@@ -118,26 +118,49 @@ def hide_places(
         steps = [probe.step for probe in batch]
         inside = np.stack([probe.inside for probe in batch])  # (B, L)
         annotations = reader.read([probe.row for probe in batch])  # (B, L, D)
-        log_p, alpha = _read_words(model, annotations, words, steps)  # (B,), (B, L)
+        log_p, alpha = read_words(model, annotations, words, steps)  # (B,), (B, L)
         after = []
         # The locations to hide first have the largest values, see pointing.HIDDEN.
         for order in (inside, smooth(alpha, model.grid), rng.random(inside.shape)):
-            # The rank of each location, from 0: the order of an order.
-            ranks = (-1.0 * order).argsort(axis=1, kind="stable").argsort(axis=1)
-            seen = (ranks >= inside.sum(axis=1, keepdims=True))[..., None]  # (B, L, 1)
-            means = (annotations * seen).sum(axis=1, keepdims=True)
-            means /= np.maximum(seen.sum(axis=1, keepdims=True), 1)  # (B, 1, D)
-            changed = np.where(seen, annotations, means)
-            after.append(_read_words(model, changed, words, steps)[0])
+            changed = hide(annotations, order, inside.sum(axis=1))
+            after.append(read_words(model, changed, words, steps)[0])
         # three of (B,) -> (B, 3)
         for probe, fall in zip(batch, (log_p - after).T, strict=True):
             falls[probe.photo].append(fall)
     return {photo: np.reshape(each, (-1, 3)) for photo, each in falls.items()}
 
 
-def _read_words(model, annotations, captions, steps) -> tuple[np.ndarray, np.ndarray]:
-    """Return log p of one word of each caption in nats, (B,), and its alpha, (B, L)."""
-    outputs = model({"annotations": annotations, "tokens": _inputs(model, captions)})
+def hide(annotations: np.ndarray, order: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Replace the annotations of locations by the mean of the photo's others.
+
+    Args:
+        annotations: (B, L, D).
+        order: (B, L), largest for the locations to hide first.
+        counts: how many to hide, (B,).
+    """
+    # The rank of each location, from 0: the order of an order.
+    ranks = (-1.0 * order).argsort(axis=1, kind="stable").argsort(axis=1)
+    seen = (ranks >= counts[:, None])[..., None]  # (B, L, 1)
+    means = (annotations * seen).sum(axis=1, keepdims=True)
+    means /= np.maximum(seen.sum(axis=1, keepdims=True), 1)  # (B, 1, D)
+    return np.where(seen, annotations, means)
+
+
+def read_words(
+    model: Captioner,
+    annotations: np.ndarray,
+    captions: list[list[str]],
+    steps: Sequence[int],
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return log p of one word of each caption in nats, (B,), and its alpha, (B, L).
+
+    Args:
+        model: reads the captions, whose earlier words are given.
+        annotations: of each caption's photo, (B, L, D).
+        captions: the words of B captions.
+        steps: the place of the word in each caption, from 0.
+    """
+    outputs = model({"annotations": annotations, "tokens": caption_inputs(model, captions)})
     rows = np.arange(len(captions))
     logits = np.asarray(outputs["logits"])[rows, steps]  # (B, T, K) -> (B, K)
     alpha = np.asarray(outputs["alpha"])[rows, steps]  # (B, T, L) -> (B, L)

@@ -160,7 +160,8 @@ def test_the_command_of_a_row_is_valid(name):
     assert row["claim"] in CLAIMS
     load_experiment(row["experiment"], rows_of.changes_of(name, ROWS))
     verbs = rows_of.commands(name, ROWS, row.get("seeds", [None]))
-    assert ("train" in verbs) == (not {"of", "model", "script"} & row.keys())
+    untrained = {"of", "model", "script", "recipe"} & row.keys()
+    assert ("train" in verbs) == (not untrained)
     if "script" in row:
         assert (ROOT / row["script"].split()[0]).exists()
     for other in (row.get("of"), row.get("after")):

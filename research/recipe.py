@@ -1,0 +1,158 @@
+"""Run a recipe: the stages from data to packaged models, one after the other.
+
+``experiments/reproduction/everyday.toml`` has the stages; its head names the keys. A
+stage that ends is noted in ``stages.json`` of the recipe's run folder with its command,
+revision, machine and seconds, and is not run again unless its command has changed. So a
+recipe that was interrupted, killed or refused continues where it was: the verbs
+themselves continue features and trainings that are half done.
+"""
+
+import json
+import shlex
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from string import Template
+
+from measured import machine, numbers_of
+from reproduction_rows import RESULTS, RUNS, WORK
+
+from show_attend_tell.runtime.errors import DataError
+from show_attend_tell.runtime.files import atomic_write
+from show_attend_tell.runtime.machine import git_revision
+
+STAGES = "stages.json"
+_VERB = ("-m", "show_attend_tell")
+
+
+def read_stages(name: str) -> list[dict]:
+    """Return the stages of a recipe."""
+    text = (RESULTS / f"{name}.toml").read_text(encoding="utf-8")
+    stages: list[dict] = tomllib.loads(text)["stages"]
+    return stages
+
+
+def values_of(name: str, seed: int, data: str) -> dict[str, str]:
+    """Return what the variables of the commands stand for.
+
+    Args:
+        name: the recipe.
+        seed: of the recipe; the teachers have two of their own.
+        data: the folder of the data sets.
+    """
+    folder = Path(data)
+    own = folder / "everyday"  # photos with a table of captions
+    source = "folder" if own.is_dir() else "everyday"
+    photos = own if own.is_dir() else folder
+    boxes = WORK / "everyday" / "people_boxes.jsonl"
+    return {
+        "seed": str(seed),
+        "first": str(2 * seed - 1),
+        "second": str(2 * seed),
+        "data": shlex.quote(data),
+        "everyday": f"--set data.source={source} --data {shlex.quote(str(photos))}",
+        "boxes": f"--boxes {boxes}" if boxes.is_file() else "",
+        "runs": str(RUNS),
+        "made": str(run_folder(name, seed)),
+    }
+
+
+def run_folder(name: str, seed: int) -> Path:
+    """Return the folder of what a recipe makes."""
+    return RUNS / f"{name}-seed-{seed}"
+
+
+def run_recipe(name: str, seed: int, data: str) -> list[dict]:
+    """Run the stages of a recipe that are not done; return the runs of its result.
+
+    Args:
+        name: the recipe.
+        seed: its seed.
+        data: the folder of the data sets.
+
+    Raises:
+        DataError: the folder of the data sets is absent.
+        subprocess.CalledProcessError: a stage has failed; its message is printed.
+    """
+    if not Path(data or "absent").is_dir():
+        raise DataError(
+            "DATA must be the folder of the data sets, with a sub-folder for each (see "
+            f"docs/datasets.md). Received: {data!r}; name it by DATA=FOLDER"
+        )
+    folder = run_folder(name, seed)
+    folder.mkdir(parents=True, exist_ok=True)
+    journal = folder / STAGES
+    done = json.loads(journal.read_text("utf-8")) if journal.exists() else {}
+    printed: dict[str, str] = {}
+    runs = []
+    stages = read_stages(name)
+    for number, stage in enumerate(stages, start=1):
+        words = words_of(stage, values_of(name, seed, data) | printed)
+        command = _shown(words, data)
+        title = stage["name"]
+        if done.get(title, {}).get("command") != command:
+            print(f"[{number}/{len(stages)}] {title}: {command}", flush=True)
+            done[title] = _run(stage, words) | {"command": command}
+            atomic_write(journal, json.dumps(done, indent=1) + "\n")
+        entry = done[title]
+        values = entry.get("printed", {})
+        printed |= {f"{title}_{key}": str(value) for key, value in values.items()}
+        if "scores" in stage:
+            runs.append({"seed": seed, "label": stage["scores"], **entry["result"]})
+    return [run | _about([done[stage["name"]] for stage in stages]) for run in runs]
+
+
+def words_of(stage: dict, values: dict[str, str]) -> list[str]:
+    """Return the command of a stage, without that of Python."""
+    if "program" in stage:
+        return shlex.split(Template(stage["program"]).substitute(values))
+    return [*_VERB, *shlex.split(Template(stage["command"]).substitute(values))]
+
+
+def _shown(words: Sequence[str], data: str) -> str:
+    """Return a command as it is noted: without the folder of the data."""
+    verb = words[: len(_VERB)] == list(_VERB)
+    own = ["show-attend-tell", *words[len(_VERB) :]] if verb else ["python", *words]
+    shown = [
+        str("DIR" / Path(word).relative_to(data))
+        if Path(word).is_relative_to(data)
+        else word
+        for word in own
+    ]
+    return shlex.join(shown)
+
+
+def _run(stage: dict, words: Sequence[str]) -> dict:
+    """Run a stage; return its entry."""
+    revision = git_revision()
+    started = time.time()
+    printed = subprocess.PIPE if "program" in stage else None
+    finished = subprocess.run([sys.executable, *words], check=True, stdout=printed)
+    entry = {
+        "revision": revision,
+        "machine": machine(),
+        "seconds": round(time.time() - started),
+    }
+    if printed is not None:
+        entry["printed"] = json.loads(finished.stdout)
+    if "scores" in stage:
+        run = RUNS / words[words.index("--name") + 1]
+        file = max(run.glob("scores*.json"), key=lambda file: file.stat().st_mtime)
+        entry["result"] = numbers_of(json.loads(file.read_text("utf-8")))
+    return entry
+
+
+def _about(entries: Sequence[dict]) -> dict:
+    """Return where the stages ran and how long they took.
+
+    The seconds of a stage that was interrupted are those since it was continued.
+    """
+    return {
+        "seconds": sum(entry["seconds"] for entry in entries),
+        "revision": ", ".join(dict.fromkeys(entry["revision"] for entry in entries)),
+        "machine": entries[-1]["machine"],
+        "commands": [entry["command"] for entry in entries],
+    }

@@ -1,0 +1,241 @@
+"""The stages of the recipe run in order, once, and go on after an interruption."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+import recipe
+import shown_head
+
+from show_attend_tell.cli.main import cli
+from show_attend_tell.config.experiments import load_experiment
+from show_attend_tell.data.splits import Split
+from show_attend_tell.data.vocabulary import SPECIAL, Vocabulary
+from show_attend_tell.runtime.errors import DataError
+
+ROOT = Path(__file__).resolve().parents[2]
+STAGES = recipe.read_stages("everyday")
+VALUES = recipe.values_of("everyday", 1, "/data") | {
+    "shown_layer": "2",
+    "shown_head": "4",
+}
+TRAINED = [
+    f"everyday_{name}"
+    for name in ("teacher", "reward", "student", "lstm", "lstm_reward")
+]
+
+
+@pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage["name"])
+def test_each_stage_is_a_valid_command(stage):
+    words = recipe.words_of(stage, VALUES)
+    if "program" in stage:
+        assert (ROOT / words[0]).is_file()
+        return
+    verb, *arguments = words[2:]
+    given = cli.commands[verb].make_context(verb, arguments).params
+    if "experiment" in given:
+        load_experiment(given["experiment"], given["changes"])
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_the_recipe_uses_every_experiment_of_the_everyday_models(name):
+    assert any(f"-e {name} " in stage.get("command", "") for stage in STAGES)
+
+
+def test_initial_models_and_teachers_are_runs_of_earlier_stages():
+    made = set()
+    for stage in STAGES:
+        words = recipe.words_of(stage, VALUES)
+        if "train" not in words:
+            continue
+        options = dict(zip(words, words[1:], strict=False))
+        needed = [options["--init-from"]] if "--init-from" in options else []
+        for word in words:
+            if word.startswith("distillation.teachers="):
+                needed += json.loads(word.partition("=")[2].replace("'", '"'))
+        assert made >= set(needed), stage["name"]
+        name = options.get("--name", options["-e"])
+        made |= {f"{name}-seed-{seed}" for seed in options["--seeds"].split(",")}
+    assert len(made) == 8
+
+
+def test_a_second_seed_of_the_recipe_has_teachers_of_its_own():
+    first, second = (recipe.values_of("everyday", seed, "/data") for seed in (1, 2))
+    assert [first["first"], first["second"]] == ["1", "2"]
+    assert [second["first"], second["second"]] == ["3", "4"]
+
+
+@pytest.mark.parametrize(
+    ("own", "options"),
+    [
+        (True, "--set data.source=folder --data {}/everyday"),
+        (False, "--set data.source=everyday --data {}"),
+    ],
+)
+def test_everyday_photos_are_those_of_the_list_unless_there_is_a_folder(
+    tmp_path, own, options
+):
+    if own:
+        (tmp_path / "everyday").mkdir()
+    values = recipe.values_of("everyday", 1, str(tmp_path))
+    assert values["everyday"] == options.format(tmp_path)
+
+
+@pytest.fixture
+def small(tmp_path, monkeypatch):
+    """Return the commands that are run, of a recipe of four stages."""
+    monkeypatch.chdir(tmp_path)
+    Path("data").mkdir()
+    stages = [
+        {"name": "data", "command": "prepare -e a --data $data/b"},
+        {"name": "shown", "program": "research/x.py $runs"},
+        {"name": "model", "command": "train -e a --set b=$shown_layer --resume"},
+        {
+            "name": "scores",
+            "command": "eval -e a --name e-seed-$seed",
+            "scores": "on b",
+        },
+    ]
+    called = []
+
+    def run(code, check, stdout):
+        assert check
+        called.append(" ".join(code[1:]).removeprefix("-m show_attend_tell "))
+        if called[-1].startswith(fault.get("verb", "none")):
+            raise subprocess.CalledProcessError(1, code)
+        if "eval" in code:
+            folder = recipe.RUNS / "e-seed-3"
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "scores.json").write_text('{"CIDEr": 50.12346}')
+        return subprocess.CompletedProcess(code, 0, '{"layer": 2}')
+
+    fault = {}
+    monkeypatch.setattr(recipe, "read_stages", lambda name: stages)
+    monkeypatch.setattr(recipe.subprocess, "run", run)
+    monkeypatch.setattr(recipe, "git_revision", lambda: "r1")
+    return stages, called, fault
+
+
+COMMANDS = [
+    "prepare -e a --data data/b",
+    "research/x.py experiments/runs",
+    "train -e a --set b=2 --resume",
+    "eval -e a --name e-seed-3",
+]
+
+
+def test_stages_run_in_order_and_finished_ones_are_skipped(small):
+    _, called, _ = small
+    first = recipe.run_recipe("r", 3, "data")
+    assert called == COMMANDS
+    (run,) = first
+    assert (run["seed"], run["label"], run["revision"]) == (3, "on b", "r1")
+    assert run["scores"] == {"CIDEr": 50.1235}
+    assert run["commands"][0] == "show-attend-tell prepare -e a --data DIR/b"
+    assert run["commands"][1] == "python research/x.py experiments/runs"
+    called.clear()
+    assert recipe.run_recipe("r", 3, "data") == first
+    assert called == []
+
+
+def test_a_recipe_continues_after_the_stage_that_failed(small):
+    _, called, fault = small
+    fault["verb"] = "train"
+    with pytest.raises(subprocess.CalledProcessError):
+        recipe.run_recipe("r", 3, "data")
+    fault.clear()
+    called.clear()
+    recipe.run_recipe("r", 3, "data")
+    assert called == COMMANDS[2:]
+
+
+def test_a_stage_whose_command_has_changed_is_run_again(small):
+    stages, called, _ = small
+    recipe.run_recipe("r", 3, "data")
+    stages[2] = {"name": "model", "command": "train -e c --resume"}
+    called.clear()
+    recipe.run_recipe("r", 3, "data")
+    assert called == ["train -e c --resume"]
+
+
+@pytest.mark.parametrize("data", ["", "absent"])
+def test_without_its_data_a_recipe_says_what_to_name(tmp_path, monkeypatch, data):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DataError, match="DATA must be the folder of the data sets"):
+        recipe.run_recipe("everyday", 1, data)
+    assert not Path("experiments").exists()
+
+
+WORDS = Vocabulary((*SPECIAL, "a", "dog", "runs"))
+
+
+class TwoHeads:
+    """Its word "dog" depends on the last of 4 places; head 2 of layer 2 looks there."""
+
+    grid, vocabulary = (2, 2), WORDS
+    chosen = saved = None
+
+    class settings:  # noqa: D106
+        decoder = "tiny"
+
+    def attention_heads(self, annotations, tokens):
+        B, T = tokens.shape
+        heads = np.zeros((B, 2, 3, T, 4))
+        heads[..., 0] = 1
+        heads[:, 1, 1] = np.eye(4)[3]
+        return heads
+
+    def __call__(self, inputs):
+        B, T = inputs["tokens"].shape
+        logits = np.zeros((B, T, len(WORDS)))
+        logits[:, :, WORDS.encode(["dog"])[0]] = inputs["annotations"][:, 3, :1]
+        return {"logits": logits, "alpha": np.zeros((B, T, 4))}
+
+    def set_alpha_layer(self, layer, head):
+        self.chosen = (layer, head)
+
+    def save(self, file):
+        self.saved = file
+
+
+class Reader:
+    """Annotations of 5 only at the last place."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        pass
+
+    def read(self, rows):
+        annotations = np.zeros((len(rows), 4, 2), np.float16)
+        annotations[:, 3] = 5
+        return annotations
+
+
+def test_the_head_whose_places_explain_nouns_is_written(monkeypatch):
+    captions = [[["a", "dog", "runs"]], [["a", "cat"]]]  # no word of the vocabulary
+    data = Split("val", [None] * 2, np.arange(2), captions, np.ones(2))
+    model = TwoHeads()
+    monkeypatch.setattr(shown_head, "load_captioner", lambda file: model)
+    monkeypatch.setattr(shown_head, "open_features", lambda *arguments: Reader())
+    monkeypatch.setattr(shown_head, "load_splits", lambda *arguments: [data])
+    monkeypatch.setattr(shown_head, "HIDDEN", 0.25)
+    found = shown_head.choose("model.safetensors", None, "prepared")
+    assert (found["layer"], found["head"], found["nouns"]) == (2, 2, 1)
+    assert model.chosen == (2, 2)
+    assert model.saved == "model.safetensors"
+    falls = np.array(found["falls"])
+    log_p = [5 - np.log(6 + np.exp(5.0)), -np.log(7)]  # before; with the place hidden
+    assert falls[1, 1] == pytest.approx(log_p[0] - log_p[1], abs=1e-3)
+    assert falls.sum() == pytest.approx(falls[1, 1], abs=1e-3)
+
+
+def test_a_decoder_without_heads_is_refused():
+    model = TwoHeads()
+    model.attention_heads = lambda *arguments: None
+    mentions = [shown_head.Mention(0, ["a", "dog"], 1)]
+    with pytest.raises(SystemExit, match="has no heads"):
+        shown_head.falls_by_head(model, Reader(), mentions)
