@@ -94,9 +94,8 @@ def attention_scores(
 ) -> np.ndarray:
     """Return e_ti = f_att(a_i, h_{t-1}), Eq. (4), (W, n) -> (W, L).
 
-    Keras computes the same in :func:`models.lstm.attention.attention_scores`, in
-    :func:`models.lstm.attention.tanh_scores` (search) and in
-    :mod:`models.lstm.fast_gradient` (training);
+    Keras computes the same in ``attention_scores`` and ``tanh_scores`` (search) of
+    ``models/lstm/attention.py``, and in ``models/lstm/fast_gradient.py`` (training);
     ``tests/models/lstm/test_four_attentions.py`` compares the four.
     """
     hidden = photo.projected + (h @ p["w_h"])[..., None, :]  # (W, L, A)

@@ -238,7 +238,7 @@ def test_edited_captions_are_approved_and_saved(reviewed):
     reviewed.find_element(By.ID, "save-csv").click()
     table = reviewed.downloads / "captions.csv"
     wait(reviewed, lambda b: table.exists())
-    assert table.read_text().splitlines()[1:] == ["trip/b.png,Rex,,,True"]
+    assert table.read_text().splitlines()[1:] == ["trip/b.png,Rex,,,True,"]  # no tags
     reviewed.find_element(By.ID, "approve-shown").click()
     reviewed.find_element(By.ID, "save-xmp").click()
     archive = reviewed.downloads / "captions-xmp.zip"
