@@ -160,7 +160,8 @@ def read_words(
         captions: the words of B captions.
         steps: the place of the word in each caption, from 0.
     """
-    outputs = model({"annotations": annotations, "tokens": caption_inputs(model, captions)})
+    tokens = caption_inputs(model, captions)
+    outputs = model({"annotations": annotations, "tokens": tokens})
     rows = np.arange(len(captions))
     logits = np.asarray(outputs["logits"])[rows, steps]  # (B, T, K) -> (B, K)
     alpha = np.asarray(outputs["alpha"])[rows, steps]  # (B, T, L) -> (B, L)
