@@ -69,19 +69,25 @@ help:
 	@echo "test nightly, test-nightly test-without-siblings test-slow test-jax test-tpu test-cluster test-install test-floors torture fuzz"
 	@echo "audit check format, bench reproduce, dist, docs notebook, clean"
 
-# Use the first Python 3.11 or newer that can make virtual environments.
+# Bring a finished .venv up to date with setup.cfg. Otherwise, or with PYTHON, make one with
+# the first Python 3.11 or newer that can make virtual environments.
 $(INSTALLED): setup.cfg setup.py pyproject.toml
-	@set -e; chosen=; reason="none of version 3.11 or newer was found; install Python 3.11+"; \
-	for python in "$(PYTHON)" $(if $(PYTHON),,python3 python3.13 python3.12 python3.11 python); do \
-	  [ -n "$$python" ] || continue; \
-	  "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || continue; \
-	  if "$$python" -c 'import venv, ensurepip' 2>/dev/null; then chosen=$$python; break; fi; \
-	  reason="$$python cannot make virtual environments; on Debian and Ubuntu: apt install python3-venv"; \
-	done; \
-	if [ -z "$$chosen" ]; then echo "error: no usable Python: $$reason, or name one by PYTHON=..." >&2; exit 1; fi; \
-	echo "Installing TensorFlow and about 75 other packages into .venv with $$chosen:"; \
-	echo "0.8 GB to download, 2.8 GB on disk, 2 to 5 minutes. Delete .venv to undo it."; \
-	"$$chosen" -m venv --clear .venv; \
+	@set -e; recent='import pip, sys; sys.exit(sys.version_info < (3, 11))'; \
+	if [ -z "$(PYTHON)" ] && [ -e $(INSTALLED) ] && $(BIN) -c "$$recent" 2>/dev/null; then \
+	  echo "setup.cfg has changed: bringing .venv up to date. Delete .venv to make it anew."; \
+	else \
+	  chosen=; reason="none of version 3.11 or newer was found; install Python 3.11+"; \
+	  for python in "$(PYTHON)" $(if $(PYTHON),,python3 python3.13 python3.12 python3.11 python); do \
+	    [ -n "$$python" ] || continue; \
+	    "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || continue; \
+	    if "$$python" -c 'import venv, ensurepip' 2>/dev/null; then chosen=$$python; break; fi; \
+	    reason="$$python cannot make virtual environments; on Debian and Ubuntu: apt install python3-venv"; \
+	  done; \
+	  if [ -z "$$chosen" ]; then echo "error: no usable Python: $$reason, or name one by PYTHON=..." >&2; exit 1; fi; \
+	  echo "Installing TensorFlow and about 75 other packages into .venv with $$chosen:"; \
+	  echo "0.8 GB to download, 2.8 GB on disk, 2 to 5 minutes. Delete .venv to undo it."; \
+	  "$$chosen" -m venv --clear .venv; \
+	fi; \
 	$(BIN) .ci/install.py -e '.[train]'; \
 	touch $(INSTALLED)
 
@@ -225,8 +231,9 @@ check: $(TESTED)
 	$(BIN) -m mypy
 
 format: $(TESTED)
-	$(BIN) -m ruff check --fix .
+	$(BIN) -m ruff check --fix --exit-zero --silent .
 	$(BIN) -m ruff format .
+	$(BIN) -m ruff check .
 
 # Build the wheel that `pip install dist/*.whl` installs anywhere.
 dist: $(INSTALLED)

@@ -1,5 +1,6 @@
 """What the targets of the Makefile install, and the options of their stages."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -41,6 +42,33 @@ def test_only_tests_and_checks_install_what_they_need(tmp_path, target, extras):
     ).stdout
     installed = re.findall(r"install\.py -e '\.\[(\w+)\]'", printed)
     assert installed == extras
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_a_finished_environment_is_updated_and_another_made_anew(tmp_path, finished):
+    for name in ("Makefile", "setup.cfg", "setup.py", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+    log = tmp_path / "log"
+    for name in (".venv/bin/python", "bin/python3"):
+        python = tmp_path / name
+        python.parent.mkdir(parents=True, exist_ok=True)
+        python.write_text(f'#!/bin/sh\necho "{name} $*" >> {log}\n')
+        python.chmod(0o755)
+    stamp = tmp_path / ".venv" / "installed"
+    if finished:
+        stamp.touch()
+        os.utime(stamp, (0, 0))  # older than setup.cfg
+    path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
+    subprocess.run(
+        ["make", ".venv/installed"],
+        check=True,
+        cwd=tmp_path,
+        env={**os.environ, "PATH": path},
+    )
+    calls = log.read_text().splitlines()
+    assert calls[-1] == ".venv/bin/python .ci/install.py -e .[train]"
+    assert ("bin/python3 -m venv --clear .venv" in calls) != finished
+    assert stamp.stat().st_mtime > 0
 
 
 def stages(*arguments: str) -> dict[str, str]:
