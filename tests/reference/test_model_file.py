@@ -96,7 +96,7 @@ def test_other_classes_are_refused(tmp_path, saved, name):
 @pytest.mark.parametrize(
     ("table", "key", "value", "reason"),
     [
-        ("settings", "decoder", "gru", "decoder"),
+        ("settings", "decoder", "no such decoder", "decoder"),
         ("settings", "lstm_width", 5, "must be (5, 7)"),
         ("settings", "lstm_width", 10**9, "must be (1000000000, 7)"),
         (None, "annotation_width", 6, "must be (6, 7)"),
