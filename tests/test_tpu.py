@@ -112,6 +112,7 @@ for work in ("LSTM soft, step", "LSTM soft, beam search"):
 """
 
 
+@pytest.mark.nightly
 def test_steps_add_gradients_across_devices_and_searches_send_nothing():
     pytest.importorskip("jax", reason="needs the packages of '.[jax]'")
     env = {

@@ -184,6 +184,7 @@ def test_weights_of_vgg_are_converted_beside_a_model_too(rng, tmp_path):
         Encoder(EncoderSettings("VGG19", "block1_conv1", str(target), 32))
 
 
+@pytest.mark.nightly
 def test_weights_of_scene_net_and_of_other_networks_are_converted(rng, tmp_path):
     network = build_scene_net()
     network.save_weights(tmp_path / "scene.weights.h5")

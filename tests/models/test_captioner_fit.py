@@ -14,6 +14,7 @@ from show_attend_tell.config.settings import DecodingSettings
 XLA = keras.backend.backend() == "jax"
 
 
+@pytest.mark.nightly
 def test_fit_overfits_four_captions_and_generate_returns_them():
     """One caption of two words for each of four photos."""
     seeded = np.random.default_rng(1502_03044)

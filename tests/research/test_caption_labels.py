@@ -83,6 +83,7 @@ def test_other_captions_than_the_judged_ones_are_refused(captions, message):
         caption_labels.confidences([label("1.jpg", 2, 2)], captions)
 
 
+@pytest.mark.nightly
 def test_the_program_prints_the_labels_that_fit_and_the_others(
     tmp_path, monkeypatch, capsys
 ):

@@ -306,6 +306,7 @@ def with_nouns(prepared, tmp_path):
     return work
 
 
+@pytest.mark.nightly
 def test_tags_are_calibrated_too_and_again_with_the_familiarity_kept(with_nouns):
     model = with_nouns / "model.safetensors"
     report = calibrate_with_noise(with_nouns, model)
@@ -389,6 +390,7 @@ def test_labels_fit_the_confidence_on_half_and_measure_it_on_the_other(
     assert (unpacked(model)[1]["confidence/quality"] != quality).any()
 
 
+@pytest.mark.nightly
 def test_labels_of_other_captions_photos_and_ambiguous_names_are_refused(with_nouns):
     model = with_nouns / "model.safetensors"
     before = model.read_bytes()

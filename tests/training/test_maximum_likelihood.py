@@ -34,7 +34,7 @@ def trained(lengths, compiled=True, build=build, **changes):
     ("optimizer", "clip_norm", "lengths"),
     [
         pytest.param("rmsprop", 0.0, (3,), marks=pytest.mark.slow),
-        ("adam", 0.1, (3,)),
+        pytest.param("adam", 0.1, (3,), marks=pytest.mark.nightly),
         pytest.param("adamw", 0.1, (4, 3), marks=pytest.mark.slow),
     ],
 )

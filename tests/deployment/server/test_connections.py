@@ -14,6 +14,7 @@ import pytest
 import requests
 from fastapi import FastAPI, Request
 from fastapi.responses import Response
+from nightly import nightly
 from served import post, serving_app
 
 from show_attend_tell.deployment.server import middleware, serve
@@ -336,7 +337,7 @@ except KeyboardInterrupt:
 """
 
 
-@pytest.mark.parametrize("signals", [1, 2])
+@pytest.mark.parametrize("signals", [1, *nightly(2)])
 def test_an_interrupt_during_a_request_prints_nothing(signals):
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen([sys.executable, "-c", SERVER], **pipes) as process:

@@ -122,6 +122,7 @@ def test_megabytes_on_standard_error_do_not_block(fake):
     assert run_java("cat", [], "0.5\n", GENEROUS)[0] == "0.5\n"
 
 
+@pytest.mark.nightly
 def test_a_hanging_program_is_killed_at_the_time_limit(fake, tmp_path):
     fake(f"echo $$ > '{tmp_path}/pid'; exec sleep 600")
     with pytest.raises(SetupError, match="did not end in 10 s"):

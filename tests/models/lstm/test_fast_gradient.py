@@ -143,7 +143,7 @@ def test_large_scores_of_attention_stay_finite(mode):
 
 
 @pytest.mark.parametrize(
-    ("kind", "xla"), [("tanh", False), *nightly(("tanh", True), ("hard", True))]
+    ("kind", "xla"), nightly(("tanh", False), ("tanh", True), ("hard", True))
 )
 def test_compiled_parts_multiply_in_bfloat16_and_change_little_else(kind, xla):
     model, parts = _model(KINDS[kind]), []

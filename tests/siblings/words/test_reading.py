@@ -96,6 +96,7 @@ def test_a_file_of_words_is_resumed(model_file, search, folder, tmp_path, capsys
     assert "`out` must end in .jsonl" in capsys.readouterr().err
 
 
+@pytest.mark.nightly
 def test_a_page_and_figures_show_every_word_that_was_read(
     model_file, search, folder, tmp_path, capsys
 ):

@@ -144,6 +144,7 @@ def test_keys_of_other_sources_are_refused():
 # --- models of an alphabet ---
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("eager_models")
 def test_a_reader_keeps_its_alphabet_in_its_file(tmp_path):
     settings = random_reader().settings
