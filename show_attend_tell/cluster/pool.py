@@ -6,6 +6,10 @@ to the driver's working directory, if the worker sees it. Ray places the items; 
 item of a killed process or node runs again in another one. A job must therefore write
 its results atomically, and write the same result if an item runs twice.
 
+An item that ends its worker time and again, such as a photo that crashes a decoder, is
+named after some attempts, and the others go on. Ray Data's ``map_batches`` would be
+less code, but tries such a batch for ever (Ray 2.60: "infinite retries remaining").
+
 Only this module and :mod:`cluster.training` connect to Ray.
 """
 
