@@ -16,7 +16,7 @@ README = ROOT / "README.md"
 PHOTO = ROOT / "docs" / "images" / "sheep.jpg"
 SENTENCE = "A sheep standing in the grass."
 TRAINING = (
-    *("h5py", "hdf5plugin", "keras", "nltk", "pycocoevalcap", "rapidfuzz"),
+    *("h5py", "hdf5plugin", "jax", "keras", "nltk", "pycocoevalcap", "rapidfuzz"),
     *("requests", "scipy", "tensorboard", "tensorflow"),
 )
 PROLOGUE = f"""
