@@ -2,9 +2,10 @@
 
 ``experiments/reproduction/everyday.toml`` has the stages; its head names the keys. A
 stage that ends is noted in ``stages.json`` of the recipe's run folder with its command,
-revision, machine and seconds, and is not run again unless its command has changed. So a
-recipe that was interrupted, killed or refused continues where it was: the verbs
-themselves continue features and trainings that are half done.
+revision, machine and seconds, and is not run again. So a recipe that was interrupted,
+killed or refused continues where it was: the verbs themselves continue features and
+trainings that are half done. A stage that ended with another command than it has now is
+refused: what later stages made depends on it.
 """
 
 import json
@@ -74,7 +75,8 @@ def run_recipe(name: str, seed: int, data: str) -> list[dict]:
         data: the folder of the data sets.
 
     Raises:
-        DataError: the folder of the data sets is absent.
+        DataError: the folder of the data sets is absent, or a stage that has ended has
+            another command now.
         subprocess.CalledProcessError: a stage has failed; its message is printed.
     """
     if not Path(data or "absent").is_dir():
@@ -93,7 +95,14 @@ def run_recipe(name: str, seed: int, data: str) -> list[dict]:
         words = words_of(stage, values_of(name, seed, data) | printed)
         command = _shown(words, data)
         title = stage["name"]
-        if done.get(title, {}).get("command") != command:
+        ended_as = done.get(title, {}).get("command")
+        if ended_as not in (None, command):
+            raise DataError(
+                f"{journal}: stage {title!r} ended as {ended_as!r}, which is now "
+                f"{command!r}. Restore the recipe; or, to begin anew, remove {folder} "
+                "and the runs of its trainings"
+            )
+        if ended_as is None:
             print(f"[{number}/{len(stages)}] {title}: {command}", flush=True)
             done[title] = _run(stage, words) | {"command": command}
             atomic_write(journal, json.dumps(done, indent=1) + "\n")

@@ -151,13 +151,26 @@ def test_a_recipe_continues_after_the_stage_that_failed(small):
     assert called == COMMANDS[2:]
 
 
-def test_a_stage_whose_command_has_changed_is_run_again(small):
+def test_a_stage_that_ended_with_another_command_is_refused(small):
     stages, called, _ = small
     recipe.run_recipe("r", 3, "data")
     stages[2] = {"name": "model", "command": "train -e c --resume"}
     called.clear()
+    with pytest.raises(DataError, match="stage .model. ended as .*remove"):
+        recipe.run_recipe("r", 3, "data")
+    assert called == []
+
+
+def test_a_stage_that_has_not_ended_may_have_another_command(small):
+    stages, called, fault = small
+    fault["verb"] = "train"
+    with pytest.raises(subprocess.CalledProcessError):
+        recipe.run_recipe("r", 3, "data")
+    fault.clear()
+    called.clear()
+    stages[2] = {"name": "model", "command": "train -e c --resume"}
     recipe.run_recipe("r", 3, "data")
-    assert called == ["train -e c --resume"]
+    assert called == ["train -e c --resume", COMMANDS[3]]
 
 
 @pytest.mark.parametrize("data", ["", "absent"])
