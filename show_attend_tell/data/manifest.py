@@ -19,9 +19,9 @@ from typing import Any
 
 from show_attend_tell.runtime.errors import DataError, quote
 from show_attend_tell.runtime.files import atomic_path, atomic_write
+from show_attend_tell.runtime.json_lines import read_rows
 from show_attend_tell.runtime.untrusted import (
     is_text,
-    parse_json,
     read_text_bytes,
     reading,
     require_regular,
@@ -107,27 +107,13 @@ def read_manifest(path: str | Path) -> list[Photo]:
     """
     path = Path(path)
     folder = path.parent.absolute()
-    photos: dict[str, Photo] = {}
     absent = "manifest; prepare the data"
     with reading(path, DataError, "prepare the data again", absent):
         require_regular(path)
         _verify_digest(path)
         with path.open(encoding="utf-8") as lines:
-            for number, line in enumerate(lines, start=1):
-                try:
-                    row = parse_json(line)
-                    fault = _fault(row)
-                except ValueError as error:
-                    fault = f"not JSON ({error})"
-                if fault is None and row["id"] in photos:
-                    fault = f"the id {quote(row['id'])} occurs twice"
-                if fault:
-                    raise DataError(
-                        f"{path}, line {number}: {fault}; prepare the data again"
-                    )
-                row["path"] = folder / row["path"]
-                photos[row["id"]] = Photo(**row)
-    return list(photos.values())
+            rows = read_rows(path, lines, _fault, "id", "prepare the data again")
+            return [Photo(**row | {"path": folder / row["path"]}) for row in rows]
 
 
 def _digest_path(path: Path) -> Path:

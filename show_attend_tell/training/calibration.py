@@ -188,7 +188,8 @@ def calibrate(
     fitted = fit_calibration(space, known, good, list(ood_sets.values()))
     measured = {"photos": len(known), "auc": auc, "tags": tags_measured}
     calibration = dataclasses.replace(fitted, tags=tags)
-    return _save(calibration, captioner, model, known, by_cider, half, judged, measured)
+    measured |= _measure_right(calibration, known, by_cider, half, judged)
+    return _write(calibration, captioner, model, measured, judged)
 
 
 def recalibrate(
@@ -230,27 +231,32 @@ def recalibrate(
     good = by_cider if judged is None else _right_or_slip(judged, len(known))
     calibration = fit_quality(dataclasses.replace(kept, tags=tags), known, good)
     measured = {"photos": len(known), "auc": before["auc"], "tags": tags_measured}
-    return _save(calibration, captioner, model, known, by_cider, half, judged, measured)
+    measured |= _measure_right(calibration, known, by_cider, half, judged)
+    return _write(calibration, captioner, model, measured, judged)
 
 
-def _save(
+def _measure_right(
     calibration: Calibration,
-    captioner: Generator,
-    model: str | Path,
     known: np.ndarray,
     by_cider: np.ndarray,
     half: np.ndarray,
     judged: _Judged | None,
-    measured: dict[str, Any],
-) -> CalibrationReport:
-    """Measure which captions are right, and write the calibration."""
+) -> dict[str, Any]:
+    """Measure how well the confidence tells right captions: by labels, or CIDEr."""
     if judged is None:
-        quality = measure_quality(calibration, known, by_cider, half)
-        measured["auc_quality"] = quality
-    else:
-        measured["labels"] = _measure_labels(calibration, known, judged)
-    reranked = captioner.reranker is not None
-    save_calibration(calibration, model, reranked, measured)
+        return {"auc_quality": measure_quality(calibration, known, by_cider, half)}
+    return {"labels": _measure_labels(calibration, known, judged)}
+
+
+def _write(
+    calibration: Calibration,
+    captioner: Generator,
+    model: str | Path,
+    measured: dict[str, Any],
+    judged: _Judged | None,
+) -> CalibrationReport:
+    """Write the calibration into the model's file."""
+    save_calibration(calibration, model, captioner.reranker is not None, measured)
     left_out = None if judged is None else judged.left_out
     return CalibrationReport(Path(model), measured, left_out)
 

@@ -14,12 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from show_attend_tell.runtime.errors import DataError, quote
-from show_attend_tell.runtime.untrusted import (
-    is_text,
-    parse_json,
-    read_text_bytes,
-    reading,
-)
+from show_attend_tell.runtime.json_lines import read_rows
+from show_attend_tell.runtime.untrusted import is_text, read_text_bytes, reading
 
 GRADES = {"wrong": 0, "slip": 1, "right": 2}
 
@@ -61,25 +57,15 @@ def read_labels(path: Path) -> list[Label]:
         DataError: the file is absent, empty or malformed, has an unknown label, or
             judges a photo twice.
     """
-    labels: dict[str, Label] = {}
     with reading(path, DataError, "correct the file"):
         lines = read_text_bytes(path).decode().splitlines()
-    for number, line in enumerate(lines, start=1):
-        try:
-            row = parse_json(line)
-            fault = _fault(row)
-        except ValueError as error:
-            fault = f"not JSON ({error})"
-        if fault is None and row["photo"] in labels:
-            fault = f"the photo {quote(row['photo'])} is judged twice"
-        if fault is not None:
-            raise DataError(f"{path}, line {number}: {fault}; correct the file")
+    labels = []
+    for row in read_rows(path, lines, _fault, "photo", "correct the file"):
         grades = tuple(GRADES[label] for label in row["labels"])
-        group = row.get("list", "")
-        labels[row["photo"]] = Label(row["photo"], row["caption"], grades, group)
+        labels.append(Label(row["photo"], row["caption"], grades, row.get("list", "")))
     if not labels:
         raise DataError(f"{path}: must have a label a line. Received: an empty file")
-    return list(labels.values())
+    return labels
 
 
 def _fault(row: object) -> str | None:

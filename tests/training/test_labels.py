@@ -52,7 +52,7 @@ def test_about_half_of_the_photos_fit_whatever_the_other_photos_are():
             "line 1: a label must be one of wrong, slip, right. Received: 'good'",
         ),
         ([GOOD | {"labels": [["right"]]}], "line 1: a label must be one of"),
-        ([GOOD, GOOD], "line 2: the photo '1.jpg' is judged twice"),
+        ([GOOD, GOOD], "line 2: the photo '1.jpg' occurs twice"),
     ],
 )
 def test_a_malformed_file_is_one_line(tmp_path, rows, message):
