@@ -48,14 +48,14 @@ def values_of(name: str, seed: int, data: str) -> dict[str, str]:
     own = folder / "everyday"  # photos with a table of captions
     source = "folder" if own.is_dir() else "everyday"
     photos = own if own.is_dir() else folder
-    boxes = WORK / "everyday" / "people_boxes.jsonl"
+    boxes = (own if own.is_dir() else WORK / "everyday") / "people_boxes.jsonl"
     return {
         "seed": str(seed),
         "first": str(2 * seed - 1),
         "second": str(2 * seed),
         "data": shlex.quote(data),
         "everyday": f"--set data.source={source} --data {shlex.quote(str(photos))}",
-        "boxes": f"--boxes {boxes}" if boxes.is_file() else "",
+        "boxes": f"--boxes {shlex.quote(str(boxes))}" if boxes.is_file() else "",
         "runs": str(RUNS),
         "made": str(run_folder(name, seed)),
     }

@@ -83,6 +83,15 @@ def test_everyday_photos_are_those_of_the_list_unless_there_is_a_folder(
     assert values["everyday"] == options.format(tmp_path)
 
 
+def test_boxes_of_people_are_those_beside_the_photos(tmp_path):
+    (tmp_path / "everyday").mkdir()
+    assert recipe.values_of("everyday", 1, str(tmp_path))["boxes"] == ""
+    boxes = tmp_path / "everyday" / "people_boxes.jsonl"
+    boxes.touch()
+    values = recipe.values_of("everyday", 1, str(tmp_path))
+    assert values["boxes"] == f"--boxes {boxes}"
+
+
 @pytest.fixture
 def small(tmp_path, monkeypatch):
     """Return the commands that are run, of a recipe of four stages."""
