@@ -81,21 +81,23 @@ def run_java(
         raise SetupError(f"{name} needs Java: no `java` on the PATH, install it")
     # _JAVA_OPTIONS overrules the command line, and its last value of a flag counts.
     flags = f"{os.environ.get('_JAVA_OPTIONS', '')} {_FLAGS}"
-    try:
-        process = subprocess.Popen(
-            [java, *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env={**os.environ, "_JAVA_OPTIONS": flags},
-        )
-    except OSError as error:
-        raise SetupError(f"{name}: {java} cannot be run: {error}") from None
+    # A file: `communicate` forgets the rest of a pipe's input after a timeout.
+    with tempfile.TemporaryFile() as given:
+        given.write(text.encode("utf-8", "replace"))
+        given.seek(0)
+        try:
+            process = subprocess.Popen(
+                [java, *arguments],
+                stdin=given,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env={**os.environ, "_JAVA_OPTIONS": flags},
+            )
+        except OSError as error:
+            raise SetupError(f"{name}: {java} cannot be run: {error}") from None
     with process:
         try:
-            printed, faults = _wait_for(
-                process, name, text.encode("utf-8", "replace"), timeout
-            )
+            printed, faults = _wait_for(process, name, timeout)
         except subprocess.TimeoutExpired as error:
             process.kill()
             raise SetupError(f"{name}: java did not end in {timeout:g} s") from error
@@ -116,7 +118,7 @@ def run_java(
 
 
 def _wait_for(
-    process: subprocess.Popen, name: str, given: bytes, timeout: float
+    process: subprocess.Popen, name: str, timeout: float
 ) -> tuple[bytes, bytes]:
     """Return what a program prints; say at times that it is waited for.
 
@@ -124,12 +126,11 @@ def _wait_for(
         subprocess.TimeoutExpired: the program does not end in `timeout` seconds.
     """
     started = time.monotonic()
-    rest: bytes | None = given  # given once
     pause = _FIRST_LINE
     while True:
         left = timeout - (time.monotonic() - started)
         try:
-            return process.communicate(rest, max(0, min(pause, left)))
+            return process.communicate(timeout=max(0, min(pause, left)))
         except subprocess.TimeoutExpired:
             elapsed = time.monotonic() - started
             if elapsed >= timeout:
@@ -137,7 +138,6 @@ def _wait_for(
             logger.info(
                 "%s: waiting for java, %.0f s of at most %.0f", name, elapsed, timeout
             )
-            rest = None
             pause = _NEXT_LINE
 
 

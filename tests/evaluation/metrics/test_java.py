@@ -108,6 +108,14 @@ def test_lines_say_what_is_waited_for_and_for_how_long(fake, monkeypatch, caplog
     )
 
 
+def test_a_slow_java_gets_all_of_its_input(fake, monkeypatch):
+    """More than a pipe holds, and the program reads it after the first line."""
+    monkeypatch.setattr(java, "_FIRST_LINE", 0.2)
+    fake("sleep 0.5; cat")
+    text = "a dog runs\n" * 20_000
+    assert run_java("METEOR", [], text, 20)[0] == text
+
+
 def test_a_java_that_hangs_is_waited_for_once(fake, monkeypatch):
     monkeypatch.setattr(scoring, "_JAVA_SECONDS", SHORT)
     fake("exec sleep 600")
