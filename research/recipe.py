@@ -26,6 +26,7 @@ from show_attend_tell.runtime.files import atomic_write
 from show_attend_tell.runtime.machine import git_revision
 
 STAGES = "stages.json"
+INTERRUPTED = "seconds of interrupted attempts"
 _VERB = ("-m", "show_attend_tell")
 
 
@@ -104,8 +105,11 @@ def run_recipe(name: str, seed: int, data: str) -> list[dict]:
             )
         if ended_as is None:
             print(f"[{number}/{len(stages)}] {title}: {command}", flush=True)
-            done[title] = _run(stage, words) | {"command": command}
-            atomic_write(journal, json.dumps(done, indent=1) + "\n")
+            entry = done.setdefault(title, {INTERRUPTED: 0})
+            try:
+                done[title] = _attempt(stage, words, entry) | {"command": command}
+            finally:
+                atomic_write(journal, json.dumps(done, indent=1) + "\n")
         entry = done[title]
         values = entry.get("printed", {})
         printed |= {f"{title}_{key}": str(value) for key, value in values.items()}
@@ -134,17 +138,28 @@ def _shown(words: Sequence[str], data: str) -> str:
     return shlex.join(shown)
 
 
+def _attempt(stage: dict, words: Sequence[str], before: dict) -> dict:
+    """Run a stage; return its entry.
+
+    Args:
+        stage: the stage.
+        words: its command.
+        before: has the seconds of interrupted attempts, also of this one.
+    """
+    started = time.time()
+    try:
+        entry = _run(stage, words)
+    finally:
+        before[INTERRUPTED] += round(time.time() - started)
+    return entry | {"seconds": before[INTERRUPTED]}
+
+
 def _run(stage: dict, words: Sequence[str]) -> dict:
     """Run a stage; return its entry."""
     revision = git_revision()
-    started = time.time()
     printed = subprocess.PIPE if "program" in stage else None
     finished = subprocess.run([sys.executable, *words], check=True, stdout=printed)
-    entry = {
-        "revision": revision,
-        "machine": machine(),
-        "seconds": round(time.time() - started),
-    }
+    entry = {"revision": revision, "machine": machine()}
     if printed is not None:
         entry["printed"] = json.loads(finished.stdout)
     if "scores" in stage:
@@ -157,7 +172,7 @@ def _run(stage: dict, words: Sequence[str]) -> dict:
 def _about(entries: Sequence[dict]) -> dict:
     """Return where the stages ran and how long they took.
 
-    The seconds of a stage that was interrupted are those since it was continued.
+    The seconds are those of all attempts, unless the whole recipe was killed.
     """
     return {
         "seconds": sum(entry["seconds"] for entry in entries),

@@ -160,6 +160,19 @@ def test_a_recipe_continues_after_the_stage_that_failed(small):
     assert called == COMMANDS[2:]
 
 
+def test_the_seconds_of_interrupted_attempts_count(small, monkeypatch):
+    _, _, fault = small
+    seconds = iter(range(0, 1000, 10))
+    monkeypatch.setattr(recipe.time, "time", lambda: next(seconds))
+    fault["verb"] = "train"
+    for _ in range(2):
+        with pytest.raises(subprocess.CalledProcessError):
+            recipe.run_recipe("r", 3, "data")
+    fault.clear()
+    (run,) = recipe.run_recipe("r", 3, "data")
+    assert run["seconds"] == 10 + 10 + 3 * 10 + 10
+
+
 def test_a_stage_that_ended_with_another_command_is_refused(small):
     stages, called, _ = small
     recipe.run_recipe("r", 3, "data")
