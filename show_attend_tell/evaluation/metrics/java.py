@@ -81,11 +81,11 @@ def run_java(
         raise SetupError(f"{name} needs Java: no `java` on the PATH, install it")
     # _JAVA_OPTIONS overrules the command line, and its last value of a flag counts.
     flags = f"{os.environ.get('_JAVA_OPTIONS', '')} {_FLAGS}"
-    # A file: `communicate` forgets the rest of a pipe's input after a timeout.
-    with tempfile.TemporaryFile() as given:
-        given.write(text.encode("utf-8", "replace"))
-        given.seek(0)
-        try:
+    try:
+        # A file: `communicate` forgets the rest of a pipe's input after a timeout.
+        with tempfile.TemporaryFile() as given:
+            given.write(text.encode("utf-8", "replace"))
+            given.seek(0)
             process = subprocess.Popen(
                 [java, *arguments],
                 stdin=given,
@@ -93,8 +93,8 @@ def run_java(
                 stderr=subprocess.PIPE,
                 env={**os.environ, "_JAVA_OPTIONS": flags},
             )
-        except OSError as error:
-            raise SetupError(f"{name}: {java} cannot be run: {error}") from None
+    except OSError as error:  # also of a full disk
+        raise SetupError(f"{name}: {java} cannot be run: {error}") from None
     with process:
         try:
             printed, faults = _wait_for(process, name, timeout)

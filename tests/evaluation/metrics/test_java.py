@@ -1,5 +1,6 @@
 """Java programs that hang, fail, or print malformed output."""
 
+import errno
 import logging
 import os
 import re
@@ -114,6 +115,16 @@ def test_a_slow_java_gets_all_of_its_input(fake, monkeypatch):
     fake("sleep 0.5; cat")
     text = "a dog runs\n" * 20_000
     assert run_java("METEOR", [], text, 20)[0] == text
+
+
+def test_input_that_finds_no_place_is_one_line(fake, monkeypatch):
+    def full():
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(java.tempfile, "TemporaryFile", full)
+    fake("cat")
+    with pytest.raises(SetupError, match="METEOR: .* No space left on device"):
+        run_java("METEOR", [], "0.5\n", GENEROUS)
 
 
 def test_a_java_that_hangs_is_waited_for_once(fake, monkeypatch):
