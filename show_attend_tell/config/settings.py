@@ -65,7 +65,7 @@ class DataSettings:
         also: further prepared data sets, read together with ``name`` as one. The value
             of each is its weight: how many times an epoch shows each of its training
             captions (0.5: half of them, chosen anew). An epoch shows each caption
-            of ``name`` once.
+            of ``name`` once. A reranker is fitted with the same weights.
     """
 
     name: Name

@@ -1,6 +1,6 @@
 """Build the report of an evaluation, for ``scores.json`` and as a table of text."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from show_attend_tell.data.noun_phrases import share_with_repeated_nouns
 from show_attend_tell.data.vocabulary import tokenize
 from show_attend_tell.evaluation.metrics import bootstrap
 from show_attend_tell.evaluation.metrics.ngrams import FILE_TOKEN_BLEU, SUFFIX
+from show_attend_tell.evaluation.metrics.reward import names_people
 from show_attend_tell.evaluation.metrics.scoring import (
     ScoringResult,
     TokenizerName,
@@ -24,7 +25,7 @@ from show_attend_tell.runtime.table import align
 
 _BLEU = tuple(f"BLEU-{n}" for n in range(1, 5))
 METRICS = (*_BLEU, *(f"{name}-no-bp" for name in _BLEU), "METEOR", "ROUGE-L", "CIDEr")
-_SHARES = ("exact_match", *SCORES, *HIDDEN, "region_control", "region_other")
+_SHARES = ("exact_match", "invented_people", *SCORES, *HIDDEN, "region_control", "region_other")
 _FILE_TOKENS_TITLE = (
     "BLEU of the tokens in the files, lower case, final period {period}; probably the "
     "convention of Table 1"
@@ -161,8 +162,10 @@ def score_photos(
     """Compute every score of captions that needs no attention.
 
     Returns:
-        The result of :func:`scoring.score` and, for photos with objects,
-        ``exact_match``: the share of these photos whose caption is exact.
+        The result of :func:`scoring.score` and two shares, 0 to 1: for photos with
+        objects ``exact_match``, the share of them whose caption is exact; and where
+        people name people in some photos and not in others, ``invented_people``, the
+        share of these others whose caption names people.
 
     Raises:
         EvaluationError: the captions cannot be scored.
@@ -179,7 +182,21 @@ def score_photos(
         statistic = bootstrap.ratio_statistic(exact, has_objects)
         result.statistics["exact_match"] = statistic
         result.scores["exact_match"] = statistic.score()
+    nobody = [not _names_people(photo.captions) for photo in photos]
+    if any(nobody) and not all(nobody):
+        invented = [
+            empty and _names_people([captions[photo.id]])
+            for photo, empty in zip(photos, nobody, strict=True)
+        ]
+        statistic = bootstrap.ratio_statistic(invented, nobody)
+        result.statistics["invented_people"] = statistic
+        result.scores["invented_people"] = statistic.score()
     return result
+
+
+def _names_people(captions: Iterable[str]) -> bool:
+    """Return whether any caption has a word for people."""
+    return any(names_people(tokenize(caption)) for caption in captions)
 
 
 def decoding_record(decoding: DecodingSettings) -> dict[str, object]:

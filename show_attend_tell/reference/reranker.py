@@ -25,7 +25,7 @@ difference of large sums of them, which 8 bits would lose.
 
 import hashlib
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,7 +93,8 @@ class NgramVectors:
 
     Attributes:
         ngrams: G n-grams.
-        idf: (G,), log(N / number of the N training photos with the n-gram).
+        idf: (G,), log(N / number of the N training photos with the n-gram), both
+            counted by weight.
     """
 
     def __init__(self, ngrams: Sequence[Ngram], idf: np.ndarray | Sequence[float]):
@@ -103,15 +104,25 @@ class NgramVectors:
 
     @classmethod
     def of_photos(
-        cls, photos: Iterable[Iterable[Sequence[int]]], min_photos: int
+        cls,
+        photos: Sequence[Iterable[Sequence[int]]],
+        min_photos: int,
+        weights: Sequence[float] | np.ndarray | None = None,
     ) -> "NgramVectors":
-        """Return the n-grams, as ids of words, that at least `min_photos` have."""
-        count = 0
-        photos_with: Counter[Ngram] = Counter()
-        for captions in photos:
-            count += 1
-            photos_with.update({g for words in captions for g in ngrams_of(words)})
+        """Return the n-grams that at least `min_photos` of N photos have.
+
+        Args:
+            photos: the ids of the words of each photo's captions.
+            min_photos: minimum number of photos with an n-gram.
+            weights: (N,), how many photos a photo counts as; 1 by default.
+        """
+        counts = np.ones(len(photos)) if weights is None else np.asarray(weights)
+        photos_with: defaultdict[Ngram, float] = defaultdict(float)
+        for captions, weight in zip(photos, counts.tolist(), strict=True):
+            for ngram in {g for words in captions for g in ngrams_of(words)}:
+                photos_with[ngram] += weight
         kept = sorted(ngram for ngram, df in photos_with.items() if df >= min_photos)
+        count = float(counts.sum())
         return cls(kept, [math.log(count / photos_with[ngram]) for ngram in kept])
 
     def vector(self, words: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:

@@ -5,10 +5,13 @@ Y (N, G) has the mean vector of each training photo's captions, see
 landmarks among the N descriptors x_n, K = k(x, x_j) (N, M) and K_M the M rows of the
 landmarks, the coefficients minimise ::
 
-    |K C - Y Q|^2 + lambda tr(C^T K_M C)
+    sum_n w_n |(K C - Y Q)_n|^2 + lambda tr(C^T K_M C)
 
 (with all photos as landmarks, kernel ridge regression; with some, its Nystrom
-approximation, Williams and Seeger 2001).
+approximation, Williams and Seeger 2001). The weight w_n of a photo is that of its data
+set, ``data.also``. All that is fitted counts a photo w_n times: document frequencies,
+the decomposition, which has the rows sqrt(w_n) Y_n, mean and deviation of x, and the
+draw of the landmarks.
 """
 
 from collections.abc import Callable, Sequence
@@ -70,7 +73,7 @@ def fit_reranker(experiment: Experiment, work: str | Path = "prepared") -> Reran
         photos = describe_split(reader, data, descriptors)
         identity = reader.attributes["identity"]
     captions = [list(map(vocabulary.encode, photo)) for photo in data.captions]
-    return fit(photos, captions, vocabulary.words, identity)
+    return fit(photos, captions, vocabulary.words, identity, data.weights)
 
 
 def describe_split(
@@ -93,6 +96,7 @@ def fit(
     captions: Sequence[Sequence[Sequence[int]]],
     words: Sequence[str],
     identity: dict,
+    weights: np.ndarray | None = None,
     max_landmarks: int = MAX_LANDMARKS,
 ) -> Reranker:
     """Fit a reranker to descriptors (N, D) and the ids of each photo's captions.
@@ -102,12 +106,14 @@ def fit(
         captions: ids of the words of each photo's captions, at least one.
         words: the vocabulary.
         identity: of the encoder.
+        weights: w, (N,), above 0; by default all are 1.
         max_landmarks: maximum number of photos that represent the data set.
 
     Raises:
         DataError: the captions have too few n-grams in common.
     """
-    vectors = NgramVectors.of_photos(captions, min(MIN_PHOTOS, len(photos)))
+    w = np.ones(len(photos)) if weights is None else weights  # (N,)
+    vectors = NgramVectors.of_photos(captions, min(MIN_PHOTOS, len(photos)), w)
     Y = _mean_vectors(vectors, captions)  # (N, G)
     rank = min(RANK, min(Y.shape) - 1)
     if rank < 1 or not Y.count_nonzero():
@@ -117,23 +123,26 @@ def fit(
             "photos; prepare more photos"
         )
     start = np.ones(min(Y.shape))  # of the iteration, which is random otherwise
-    basis = scipy.sparse.linalg.svds(Y, k=rank, v0=start)[2].T  # (G, r)
-    mean = photos.mean(axis=0)
-    deviation = photos.std(axis=0)
+    weighted = scipy.sparse.diags_array(np.sqrt(w)) @ Y
+    basis = scipy.sparse.linalg.svds(weighted, k=rank, v0=start)[2].T  # (G, r)
+    mean = np.average(photos, axis=0, weights=w)
+    deviation = np.sqrt(np.average((photos - mean) ** 2, axis=0, weights=w))
     deviation = np.where(deviation > 0, deviation, 1.0)
     x = normalised((photos - mean) / deviation).astype(np.float64)
     rng = np.random.default_rng(0)
-    chosen = np.sort(rng.permutation(len(x))[:max_landmarks])
+    count = min(max_landmarks, len(x))
+    chosen = np.sort(rng.choice(len(x), count, replace=False, p=w / w.sum()))
     # Rounded as they will be stored, so that C is that of the stored landmarks.
     landmarks = dequantise(*quantise(x[chosen].astype(np.float32)))
     A = LAMBDA * kernel(landmarks, landmarks, GAMMA).astype(np.float64)  # (M, M)
-    A[np.diag_indices_from(A)] += _JITTER * len(x)
+    A[np.diag_indices_from(A)] += _JITTER * w.sum()
     B = np.zeros((len(chosen), rank))
     for start in range(0, len(x), _BLOCK):
         part = slice(start, start + _BLOCK)
         K = kernel(x[part], landmarks, GAMMA)  # (block, M)
-        A += K.T @ K
-        B += K.T @ (Y[part] @ basis)
+        weighted_K = K * w[part, None]
+        A += weighted_K.T @ K
+        B += weighted_K.T @ (Y[part] @ basis)
     coefficients = scipy.linalg.solve(A, B, assume_a="pos")
     return Reranker(
         vectors=vectors,

@@ -168,6 +168,26 @@ def test_fewer_landmarks_minimise_the_stated_objective(rng, photos, captions):
         assert objective(found.coefficients + change) > least
 
 
+def test_a_photo_of_weight_2_counts_twice(rng, photos, captions, monkeypatch):
+    monkeypatch.setattr(reranking, "MIN_PHOTOS", 3)
+    monkeypatch.setattr(reranking, "RANK", 5)
+    monkeypatch.setattr(reranking, "quantise", lambda matrix: (matrix, np.float32(1)))
+    weights = rng.integers(1, 3, PHOTOS)
+    weighted = fit(photos, captions, tiny.WORDS, IDENTITY, weights.astype(float))
+    each = np.repeat(np.arange(PHOTOS), weights)
+    repeated = fit(photos[each], [captions[n] for n in each], tiny.WORDS, IDENTITY)
+    assert weighted.vectors.ngrams == repeated.vectors.ngrams
+    np.testing.assert_allclose(weighted.vectors.idf, repeated.vectors.idf, rtol=1e-6)
+    new = descriptors(rng.uniform(0, 4, (3, tiny.L, tiny.D)))
+    np.testing.assert_allclose(
+        weighted.predict(new) @ weighted.basis.T,
+        repeated.predict(new) @ repeated.basis.T,
+        atol=1e-4,
+    )
+    plain = fit(photos, captions, tiny.WORDS, IDENTITY)
+    assert abs(weighted.predict(new) - plain.predict(new)).max() > 1e-3
+
+
 def test_equal_photos_can_be_fitted(photos, captions):
     photos[:] = photos[0]
     found = fit(photos, captions, tiny.WORDS, IDENTITY)

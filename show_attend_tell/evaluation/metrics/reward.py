@@ -21,6 +21,11 @@ PEOPLE = frozenset(
 SIGMA = 6.0  # standard deviation of the length penalty, in words
 
 
+def names_people(words: Sequence[str]) -> bool:
+    """Return whether a caption, as words in lower case, has one of :data:`PEOPLE`."""
+    return not PEOPLE.isdisjoint(words)
+
+
 class _Vector(NamedTuple):
     """The tf-idf weights of one caption."""
 
@@ -108,9 +113,8 @@ class Reward:
             smoothing = SmoothingFunction().method2
             score = sentence_bleu(references, plain, smoothing_function=smoothing)
             value += self.bleu * score
-        if self.people and PEOPLE.intersection(plain):
-            named = any(PEOPLE.intersection(caption) for caption in references)
-            value -= self.people * (not named)
+        if self.people and names_people(plain) and not any(map(names_people, references)):
+            value -= self.people
         return value
 
 
