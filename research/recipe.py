@@ -42,7 +42,7 @@ def values_of(name: str, seed: int, data: str) -> dict[str, str]:
 
     Args:
         name: the recipe.
-        seed: of the recipe; the teachers have two of their own.
+        seed: of the recipe.
         data: the folder of the data sets.
     """
     folder = Path(data)
@@ -52,8 +52,6 @@ def values_of(name: str, seed: int, data: str) -> dict[str, str]:
     boxes = (own if own.is_dir() else WORK / "everyday") / "people_boxes.jsonl"
     return {
         "seed": str(seed),
-        "first": str(2 * seed - 1),
-        "second": str(2 * seed),
         "data": shlex.quote(data),
         "everyday": f"--set data.source={source} --data {shlex.quote(str(photos))}",
         "boxes": f"--boxes {shlex.quote(str(boxes))}" if boxes.is_file() else "",
@@ -89,11 +87,11 @@ def run_recipe(name: str, seed: int, data: str) -> list[dict]:
     folder.mkdir(parents=True, exist_ok=True)
     journal = folder / STAGES
     done = json.loads(journal.read_text("utf-8")) if journal.exists() else {}
-    printed: dict[str, str] = {}
+    values = values_of(name, seed, data)
     runs = []
     stages = read_stages(name)
     for number, stage in enumerate(stages, start=1):
-        words = words_of(stage, values_of(name, seed, data) | printed)
+        words = words_of(stage, values)
         command = _shown(words, data)
         title = stage["name"]
         ended_as = done.get(title, {}).get("command")
@@ -111,8 +109,6 @@ def run_recipe(name: str, seed: int, data: str) -> list[dict]:
             finally:
                 atomic_write(journal, json.dumps(done, indent=1) + "\n")
         entry = done[title]
-        values = entry.get("printed", {})
-        printed |= {f"{title}_{key}": str(value) for key, value in values.items()}
         if "scores" in stage:
             runs.append({"seed": seed, "label": stage["scores"], **entry["result"]})
     return [run | _about([done[stage["name"]] for stage in stages]) for run in runs]

@@ -44,6 +44,7 @@ class Split(NamedTuple):
     rows: np.ndarray  # (photos,), row of each photo in the reader of the features
     captions: list[list[list[str]]]  # tokenized captions of each photo
     weights: np.ndarray  # (photos,), times that an epoch shows each photo's captions
+    sets: np.ndarray  # (photos,), the data set of each photo: 0, 1 and so on
 
 
 def folder_of(experiment: AnyExperiment, work: str | Path) -> Path:
@@ -274,13 +275,15 @@ def _select_split(
 ) -> Split:
     photos: list[Photo] = []
     weights: list[float] = []
-    for folder, everything in sets.items():
+    set_numbers: list[int] = []
+    for number, (folder, everything) in enumerate(sets.items()):
         of_split = [photo for photo in everything if photo.split == name]
         kept = [p for p in of_split if p.id in reader.rows and any(p.captions)]
         if left_out := len(of_split) - len(kept):
             logger.warning("%s: %d photos of %s left out", folder, left_out, name)
         photos += kept
         weights += [experiment.data.also.get(folder.name, 1.0)] * len(kept)
+        set_numbers += [number] * len(kept)
     if not photos:
         raise DataError(
             f"{next(iter(sets))}: split {name!r} has no photo with a caption and "
@@ -289,7 +292,7 @@ def _select_split(
     tokenizer = TOKENIZERS[experiment.data.punctuation]
     captions = [[tokenizer(text) for text in p.captions] for p in photos]
     rows = np.asarray([reader.rows[p.id] for p in photos], np.int64)
-    return Split(name, photos, rows, captions, np.array(weights))
+    return Split(name, photos, rows, captions, np.array(weights), np.array(set_numbers))
 
 
 def open_mirror(

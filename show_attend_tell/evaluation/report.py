@@ -25,7 +25,14 @@ from show_attend_tell.runtime.table import align
 
 _BLEU = tuple(f"BLEU-{n}" for n in range(1, 5))
 METRICS = (*_BLEU, *(f"{name}-no-bp" for name in _BLEU), "METEOR", "ROUGE-L", "CIDEr")
-_SHARES = ("exact_match", "invented_people", *SCORES, *HIDDEN, "region_control", "region_other")
+_SHARES = (
+    "exact_match",
+    "invented_people",
+    *SCORES,
+    *HIDDEN,
+    "region_control",
+    "region_other",
+)
 _FILE_TOKENS_TITLE = (
     "BLEU of the tokens in the files, lower case, final period {period}; probably the "
     "convention of Table 1"

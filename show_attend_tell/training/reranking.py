@@ -1,17 +1,23 @@
 """Fit a reranker to the training photos: kernel ridge regression in closed form.
 
 Y (N, G) has the mean vector of each training photo's captions, see
-:mod:`reference.reranker`; its truncated singular value decomposition is U S Q^T. With M
-landmarks among the N descriptors x_n, K = k(x, x_j) (N, M) and K_M the M rows of the
-landmarks, the coefficients minimise ::
+:mod:`reference.reranker`. A photo counts w_n times: as often as an epoch shows it
+(``data.also``), times c_n, its number of captions divided by the mean of its data set,
+for one caption is a noisy mean. So do document frequencies; Q (G, r) of the truncated
+singular value decomposition U S Q^T of the rows sqrt(w_n) Y_n; mean and deviation of
+the descriptors x_n; and the draw of M landmarks among them.
 
-    sum_n w_n |(K C - Y Q)_n|^2 + lambda tr(C^T K_M C)
+Each data set s describes photos in a style of its own, which a photo hardly tells. So
+each has coefficients of its own. With K = k(x, x_j) (N, M), K_M the M rows of the
+landmarks they minimise ::
+
+    sum_(n in s) c_n |(K C_s - Y Q)_n|^2 + lambda tr(C_s^T K_M C_s)
 
 (with all photos as landmarks, kernel ridge regression; with some, its Nystrom
-approximation, Williams and Seeger 2001). The weight w_n of a photo is that of its data
-set, ``data.also``. All that is fitted counts a photo w_n times: document frequencies,
-the decomposition, which has the rows sqrt(w_n) Y_n, mean and deviation of x, and the
-draw of the landmarks.
+approximation, Williams and Seeger 2001). The reranker expects the styles in proportion
+to their weights::
+
+    C = sum_s (sum_(n in s) w_n / sum_n w_n) C_s
 """
 
 from collections.abc import Callable, Sequence
@@ -45,7 +51,7 @@ from show_attend_tell.runtime.quantisation import dequantise, quantise
 
 GAMMA = 0.5  # of the kernel
 LAMBDA = 0.05  # weight of the penalty
-RANK = 128  # of the basis
+RANK = 192  # of the basis
 MIN_PHOTOS = 5  # with an n-gram
 MAX_LANDMARKS = 8192
 _JITTER = 1e-6  # on the diagonal, for photos that are in a data set twice
@@ -73,7 +79,8 @@ def fit_reranker(experiment: Experiment, work: str | Path = "prepared") -> Reran
         photos = describe_split(reader, data, descriptors)
         identity = reader.attributes["identity"]
     captions = [list(map(vocabulary.encode, photo)) for photo in data.captions]
-    return fit(photos, captions, vocabulary.words, identity, data.weights)
+    words = vocabulary.words
+    return fit(photos, captions, words, identity, data.weights, data.sets)
 
 
 def describe_split(
@@ -96,7 +103,8 @@ def fit(
     captions: Sequence[Sequence[Sequence[int]]],
     words: Sequence[str],
     identity: dict,
-    weights: np.ndarray | None = None,
+    shown: np.ndarray | None = None,
+    sets: np.ndarray | None = None,
     max_landmarks: int = MAX_LANDMARKS,
 ) -> Reranker:
     """Fit a reranker to descriptors (N, D) and the ids of each photo's captions.
@@ -106,13 +114,19 @@ def fit(
         captions: ids of the words of each photo's captions, at least one.
         words: the vocabulary.
         identity: of the encoder.
-        weights: w, (N,), above 0; by default all are 1.
+        shown: (N,), times that an epoch shows each photo; by default once.
+        sets: (N,), the number of each photo's data set; by default all are of one.
         max_landmarks: maximum number of photos that represent the data set.
 
     Raises:
         DataError: the captions have too few n-grams in common.
     """
-    w = np.ones(len(photos)) if weights is None else weights  # (N,)
+    if shown is None:
+        shown = np.ones(len(photos))
+    if sets is None:
+        sets = np.zeros(len(photos), int)
+    c = _relative_counts(captions, sets)  # (N,)
+    w = shown * c
     vectors = NgramVectors.of_photos(captions, min(MIN_PHOTOS, len(photos)), w)
     Y = _mean_vectors(vectors, captions)  # (N, G)
     rank = min(RANK, min(Y.shape) - 1)
@@ -134,16 +148,11 @@ def fit(
     chosen = np.sort(rng.choice(len(x), count, replace=False, p=w / w.sum()))
     # Rounded as they will be stored, so that C is that of the stored landmarks.
     landmarks = dequantise(*quantise(x[chosen].astype(np.float32)))
-    A = LAMBDA * kernel(landmarks, landmarks, GAMMA).astype(np.float64)  # (M, M)
-    A[np.diag_indices_from(A)] += _JITTER * w.sum()
-    B = np.zeros((len(chosen), rank))
-    for start in range(0, len(x), _BLOCK):
-        part = slice(start, start + _BLOCK)
-        K = kernel(x[part], landmarks, GAMMA)  # (block, M)
-        weighted_K = K * w[part, None]
-        A += weighted_K.T @ K
-        B += weighted_K.T @ (Y[part] @ basis)
-    coefficients = scipy.linalg.solve(A, B, assume_a="pos")
+    coefficients = np.zeros((len(landmarks), rank))
+    for number in np.unique(sets):
+        own = np.flatnonzero(sets == number)
+        C = _regress(x[own], Y[own] @ basis, c[own], landmarks)
+        coefficients += w[own].sum() / w.sum() * C
     return Reranker(
         vectors=vectors,
         basis=basis,
@@ -155,6 +164,38 @@ def fit(
         vocabulary=tuple(words),
         encoder_identity=identity,
     )
+
+
+def _relative_counts(captions: Sequence[Sequence], sets: np.ndarray) -> np.ndarray:
+    """Return each photo's number of captions, divided by the mean in its set, (N,)."""
+    counts = np.array(list(map(len, captions)), float)
+    means = np.bincount(sets, counts) / np.maximum(np.bincount(sets), 1)
+    relative: np.ndarray = counts / means[sets]
+    return relative
+
+
+def _regress(
+    x: np.ndarray, targets: np.ndarray, weights: np.ndarray, landmarks: np.ndarray
+) -> np.ndarray:
+    """Return the coefficients of the landmarks, (M, r).
+
+    Args:
+        x: descriptors of photos, (n, D).
+        targets: (n, r).
+        weights: of the photos, (n,).
+        landmarks: (M, D).
+    """
+    A = LAMBDA * kernel(landmarks, landmarks, GAMMA).astype(np.float64)  # (M, M)
+    A[np.diag_indices_from(A)] += _JITTER * weights.sum()
+    B = np.zeros((len(landmarks), targets.shape[1]))
+    for start in range(0, len(x), _BLOCK):
+        part = slice(start, start + _BLOCK)
+        K = kernel(x[part], landmarks, GAMMA)  # (block, M)
+        weighted = K * weights[part, None]
+        A += weighted.T @ K
+        B += weighted.T @ targets[part]
+    coefficients: np.ndarray = scipy.linalg.solve(A, B, assume_a="pos")
+    return coefficients
 
 
 def _mean_vectors(vectors: NgramVectors, captions: Sequence[Sequence[Sequence[int]]]):

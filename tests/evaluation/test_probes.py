@@ -81,7 +81,14 @@ def measure(scenes, **visible):
     found = measure_regions(
         model,
         Reader(),
-        Split("test", scenes, np.arange(len(scenes)), [], np.ones(len(scenes))),
+        Split(
+            "test",
+            scenes,
+            np.arange(len(scenes)),
+            [],
+            np.ones(len(scenes)),
+            np.zeros(len(scenes), int),
+        ),
         captions,
         {name: Target({}, region) for name, region in visible.items()},
         DecodingSettings(batch_size=2),
@@ -141,7 +148,9 @@ def layered():
         photo("q", ("star", (5, 5, 10, 10))),  # cell 3
         photo("r", ("star", (5, 5, 10, 10))),  # without a target
     ]
-    return Split("val", photos, np.array([0, 3, 1]), [[]] * 3, np.ones(3))
+    return Split(
+        "val", photos, np.array([0, 3, 1]), [[]] * 3, np.ones(3), np.zeros(3, int)
+    )
 
 
 TARGETS = {

@@ -37,10 +37,10 @@ PHOTOS = 12
 
 @pytest.fixture
 def captions(rng):
-    """Ids of two or three captions of each training photo."""
+    """Ids of two captions of each training photo."""
     return [
-        [rng.integers(UNKNOWN, tiny.K, rng.integers(1, 7)).tolist() for _ in range(n)]
-        for n in rng.integers(2, 4, PHOTOS)
+        [rng.integers(UNKNOWN, tiny.K, rng.integers(1, 7)).tolist() for _ in range(2)]
+        for _ in range(PHOTOS)
     ]
 
 
@@ -168,24 +168,52 @@ def test_fewer_landmarks_minimise_the_stated_objective(rng, photos, captions):
         assert objective(found.coefficients + change) > least
 
 
-def test_a_photo_of_weight_2_counts_twice(rng, photos, captions, monkeypatch):
-    monkeypatch.setattr(reranking, "MIN_PHOTOS", 3)
-    monkeypatch.setattr(reranking, "RANK", 5)
+def test_a_photo_of_weight_2_counts_as_two_in_document_frequencies(captions):
+    weights = 1 + np.arange(PHOTOS) % 2
+    repeated = [
+        photo for photo, n in zip(captions, weights, strict=True) for _ in "ab"[:n]
+    ]
+    found = NgramVectors.of_photos(captions, 3, weights)
+    expected = NgramVectors.of_photos(repeated, 3)
+    assert found.ngrams == expected.ngrams
+    np.testing.assert_allclose(found.idf, expected.idf, rtol=1e-6)
+
+
+def test_each_data_set_is_regressed_alone_and_counts_by_its_weight(
+    rng, photos, captions, monkeypatch
+):
+    monkeypatch.setattr(reranking, "MIN_PHOTOS", 1)
     monkeypatch.setattr(reranking, "quantise", lambda matrix: (matrix, np.float32(1)))
-    weights = rng.integers(1, 3, PHOTOS)
-    weighted = fit(photos, captions, tiny.WORDS, IDENTITY, weights.astype(float))
-    each = np.repeat(np.arange(PHOTOS), weights)
-    repeated = fit(photos[each], [captions[n] for n in each], tiny.WORDS, IDENTITY)
-    assert weighted.vectors.ngrams == repeated.vectors.ngrams
-    np.testing.assert_allclose(weighted.vectors.idf, repeated.vectors.idf, rtol=1e-6)
+    captions[3:5] = [captions[3] * 2, captions[4] * 3]  # 4 and 6 captions, 2 elsewhere
+    captions[9] = captions[9][:1]
+    sets = np.array([0] * 7 + [1] * 5)
+    shown = np.where(sets == 0, 1.0, 0.3)
+    found = fit(photos, captions, tiny.WORDS, IDENTITY, shown, sets)
+
+    counts = np.array(list(map(len, captions)), float)
+    means = np.where(sets == 0, (5 * 2 + 4 + 6) / 7, (4 * 2 + 1) / 5)
+    c = counts / means
+    w = shown * c
+    vectors = NgramVectors.of_photos(captions, 1, w)
+    assert found.vectors.ngrams == vectors.ngrams
+    Y = dense_vectors(vectors, captions)
+    Q = np.linalg.svd(np.sqrt(w)[:, None] * Y)[2][: PHOTOS - 1].T
+    mean = (w[:, None] * photos).sum(0) / w.sum()
+    deviation = np.sqrt((w[:, None] * (photos - mean) ** 2).sum(0) / w.sum())
     new = descriptors(rng.uniform(0, 4, (3, tiny.L, tiny.D)))
-    np.testing.assert_allclose(
-        weighted.predict(new) @ weighted.basis.T,
-        repeated.predict(new) @ repeated.basis.T,
-        atol=1e-4,
+    x, other = (
+        z / np.linalg.norm(z, axis=1, keepdims=True)
+        for z in ((part - mean) / deviation for part in (photos, new))
     )
-    plain = fit(photos, captions, tiny.WORDS, IDENTITY)
-    assert abs(weighted.predict(new) - plain.predict(new)).max() > 1e-3
+    K = kernel_of(x, x)
+    expected = np.zeros((3, len(vectors.ngrams)))
+    for number in (0, 1):
+        own = sets == number
+        left = K[own].T @ (c[own, None] * K[own]) + LAMBDA * K
+        C = np.linalg.solve(left, K[own].T @ (c[own, None] * Y[own]))
+        expected += w[own].sum() / w.sum() * kernel_of(other, x) @ C
+    predicted = found.predict(new) @ found.basis.T
+    np.testing.assert_allclose(predicted, expected @ Q @ Q.T, atol=2e-4)
 
 
 def test_equal_photos_can_be_fitted(photos, captions):

@@ -113,7 +113,11 @@ class Reward:
             smoothing = SmoothingFunction().method2
             score = sentence_bleu(references, plain, smoothing_function=smoothing)
             value += self.bleu * score
-        if self.people and names_people(plain) and not any(map(names_people, references)):
+        if (
+            self.people
+            and names_people(plain)
+            and not any(map(names_people, references))
+        ):
             value -= self.people
         return value
 
