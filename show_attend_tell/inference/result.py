@@ -17,7 +17,7 @@ from show_attend_tell.reference.hypotheses import Hypotheses
 
 _DIGITS = 6  # decimals in JSON; float32 has no more
 # The words for a confidence, from the highest: at least this value.
-CONFIDENCE_WORDS = {"likely": 0.65, "unsure": 0.2, "probably wrong": 0.0}
+CONFIDENCE_WORDS = {"likely": 0.72, "unsure": 0.2, "probably wrong": 0.0}
 DOUBTFUL = CONFIDENCE_WORDS["unsure"]  # lower captions are not written into metadata
 _TEXT = ("text", "sentence", "log_prob", "score")  # of an alternative in JSON
 # Fields that are not in JSON, or only in that of some captions.
@@ -57,7 +57,7 @@ def confidence_figures(confidence: float | None, minimum: float = 0.0) -> str:
     """Return a confidence as people see it, empty for None.
 
     It has two decimals, or as many as tell it from the limits of the words and from
-    `minimum`: 0.648 is unsure, and 0.65 would be likely.
+    `minimum`: 0.718 is unsure, and 0.72 would be likely.
     """
     if confidence is None:
         return ""

@@ -197,7 +197,7 @@ def test_the_gallery_holds_every_picture_with_a_text_to_copy(
 
 
 def test_the_gallery_is_sorted_and_filtered(tmp_path):
-    given = {"a dog": 0.3, "a cat": 0.9, "a bus": None, "a cup": 0.648}
+    given = {"a dog": 0.3, "a cat": 0.9, "a bus": None, "a cup": 0.718}
     rows = [
         {"path": f"{k}.jpg", "caption": text, "log_prob": -1.0, "confidence": value}
         for k, (text, value) in enumerate(given.items())

@@ -89,7 +89,7 @@ def test_rows_come_back_as_they_were_appended_and_other_programs_read_them(path)
 
 
 def test_a_table_has_the_sentence_as_shown_and_photos_without_a_caption(path):
-    rows = [row | {"confidence": 0.648} for row in write(path, NAMES[:4])]
+    rows = [row | {"confidence": 0.718} for row in write(path, NAMES[:4])]
     table = path.with_suffix(".csv")
     failures = [Failure(Path("cut.jpg"), "cut.jpg: cannot be read, it ends early")]
     table.write_bytes(csv_of(rows, failures))
@@ -99,7 +99,7 @@ def test_a_table_has_the_sentence_as_shown_and_photos_without_a_caption(path):
     for line in found:
         assert line["sentence"] == "A red circle."
         assert line["caption"] == "a red circle"
-        assert (line["confidence"], line["confidence_word"]) == ("0.648", "unsure")
+        assert (line["confidence"], line["confidence_word"]) == ("0.718", "unsure")
         assert (line["log_prob"], line["made_by"]) == ("-2.5", MADE_BY)
         assert line["error"] == ""
     assert last["path"] == "cut.jpg"

@@ -127,10 +127,10 @@ def test_a_sentence_has_a_capital_and_a_full_stop(caption, expected):
 @pytest.mark.parametrize(
     ("confidence", "word", "figures"),
     [
-        (0.65, "likely", "0.65"),
-        (0.648, "unsure", "0.648"),
+        (0.72, "likely", "0.72"),
+        (0.718, "unsure", "0.718"),
         (0.6451, "unsure", "0.645"),
-        (0.6499999, "unsure", "0.6499999"),
+        (0.7199999, "unsure", "0.7199999"),
         (0.644, "unsure", "0.64"),
         (0.2, "unsure", "0.20"),
         (0.1999, "probably wrong", "0.1999"),

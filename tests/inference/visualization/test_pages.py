@@ -92,10 +92,10 @@ def test_a_page_says_why_attention_leaves_the_region():
 
 def test_a_page_has_as_many_decimals_as_the_word_of_a_confidence_needs():
     captions = [
-        dataclasses.replace(make_caption(), confidence=c) for c in (0.648, 0.65, None)
+        dataclasses.replace(make_caption(), confidence=c) for c in (0.718, 0.72, None)
     ]
     found = photos_in(page_of(captions))
-    assert [one["confidence"] for one in found] == ["0.648", "0.65", None]
+    assert [one["confidence"] for one in found] == ["0.718", "0.72", None]
 
 
 def test_no_text_can_end_the_script_that_contains_it():

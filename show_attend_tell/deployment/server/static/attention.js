@@ -124,7 +124,7 @@ function figureOf(photo, answer) {
 }
 
 // A confidence with two decimals, or as many as tell it from the limits of the words:
-// 0.648 is unsure, and 0.65 would be likely.
+// 0.718 is unsure, and 0.72 would be likely.
 function confidenceFigures(confidence, limits) {
   for (let decimals = 2; decimals < 17; decimals++) {
     const text = confidence.toFixed(decimals);
