@@ -14,7 +14,7 @@ from show_attend_tell.inference.pipeline import load
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
 PHOTO = ROOT / "docs" / "images" / "sheep.jpg"
-SENTENCE = "A sheep standing in the grass."
+SENTENCE = "A sheep is standing in the grass."
 TRAINING = (
     *("h5py", "hdf5plugin", "jax", "keras", "nltk", "pycocoevalcap", "rapidfuzz"),
     *("requests", "scipy", "tensorboard", "tensorflow"),
@@ -61,7 +61,7 @@ def test_python_prints_the_lines_of_readme(tmp_path):
         "print(caption.sentence, caption.attention.shape)"
     )
     done = python("-c", script, PHOTO, cwd=tmp_path)
-    assert done.stdout == f"{SENTENCE} (6, 14, 14)\n", done.stderr
+    assert done.stdout == f"{SENTENCE} (7, 14, 14)\n", done.stderr
 
 
 @pytest.mark.parametrize("name", ["Captioner", "FeatureReader"])

@@ -129,7 +129,7 @@ def test_a_sentence_has_a_capital_and_a_full_stop(caption, expected):
     [
         (0.72, "likely", "0.72"),
         (0.718, "unsure", "0.718"),
-        (0.6451, "unsure", "0.645"),
+        (0.7151, "unsure", "0.715"),
         (0.7199999, "unsure", "0.7199999"),
         (0.644, "unsure", "0.64"),
         (0.2, "unsure", "0.20"),

@@ -51,7 +51,7 @@ def test_a_caption_counts_as_its_lowest_label():
         label("3.jpg", 1, 0),
         label("4.jpg", 0, 0),
     ]
-    lines = caption_labels.worth(labels, np.array([0.9, 0.7, 0.3, 0.1]))
+    lines = caption_labels.worth(labels, np.array([0.9, 0.8, 0.3, 0.1]))
     table = [line.split("  ") for line in lines]
     table = [[cell.strip() for cell in row if cell.strip()] for row in table]
     assert table[1][:3] == ["likely", "2", "50.0 %"]

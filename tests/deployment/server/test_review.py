@@ -36,7 +36,7 @@ def test_a_table_has_a_row_for_each_caption(address):
         "path": "trip/é 1.jpg",
         "caption": 'A "red" dog, running.',
         "confidence": "0.7",
-        "confidence_word": "likely",
+        "confidence_word": "unsure",
         "edited": "False",
         "tags": "",
     }
