@@ -122,7 +122,8 @@ class NgramVectors:
             for ngram in {g for words in captions for g in ngrams_of(words)}:
                 photos_with[ngram] += weight
         kept = sorted(ngram for ngram, df in photos_with.items() if df >= min_photos)
-        count = float(counts.sum())
+        # Added in the order above: what all photos have gets an idf of exactly 0.
+        count = sum(counts.tolist())
         return cls(kept, [math.log(count / photos_with[ngram]) for ngram in kept])
 
     def vector(self, words: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:

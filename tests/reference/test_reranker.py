@@ -179,6 +179,13 @@ def test_a_photo_of_weight_2_counts_as_two_in_document_frequencies(captions):
     np.testing.assert_allclose(found.idf, expected.idf, rtol=1e-6)
 
 
+def test_what_all_photos_have_weighs_nothing(rng):
+    weights = rng.uniform(0.1, 2, 1000)
+    found = NgramVectors.of_photos([[[4, 5]]] * 1000, 5, weights)
+    assert found.ngrams == ((4,), (4, 5), (5,))
+    assert not found.idf.any()
+
+
 def test_each_data_set_is_regressed_alone_and_counts_by_its_weight(
     rng, photos, captions, monkeypatch
 ):
