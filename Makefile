@@ -1,6 +1,6 @@
 # Chain the stages from photos to captions; each target runs a verb of `show-attend-tell`.
 #
-#   make demo                    a photo, then drawn scenes; downloads packages only
+#   make demo                    five photos, then drawn scenes; downloads packages only
 #   make train EXPERIMENT=flickr8k_soft DATA=/path/to/flickr8k
 #   make bench                   speed relative to baselines; ARGS=train_step for one row
 #   make reproduce               the papers' claims; ROWS='scenes_soft scenes_mean' runs rows

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 from show_attend_tell.config import MAX_BEAM
 from show_attend_tell.runtime.errors import CaptionError, nearest
 
-# From here 82 % of the tags of 40 photos are right, see experiments/README.md.
+# From here 82 % of the tags of 40 photos were right, see experiments/README.md.
 MIN_TAG_CONFIDENCE = 0.5
 
 if TYPE_CHECKING:  # pydantic is slow for --help
