@@ -5,7 +5,11 @@ import math
 import pytest
 
 from show_attend_tell.evaluation.metrics.ngrams import cider
-from show_attend_tell.evaluation.metrics.reward import CiderReward, Reward
+from show_attend_tell.evaluation.metrics.reward import (
+    CiderReward,
+    Reward,
+    names_people,
+)
 
 END = CiderReward.END
 REFERENCES = [
@@ -55,3 +59,10 @@ def test_bleu_is_added_and_people_whom_no_caption_names_are_subtracted():
     assert reward(0, invented) == pytest.approx(without(0, invented) - 3.0)
     assert reward(1, named) == without(1, named)  # its captions name men
     assert Reward(references)(0, invented) == cider(0, invented)
+
+
+def test_people_are_named_by_their_activity_and_in_the_plural_but_animals_are_not():
+    for caption in ("two skiers on a slope", "a batter at the plate", "someone rides"):
+        assert names_people(caption.split()), caption
+    for caption in ("a couple of zebras", "a mother bear", "a pitcher of milk"):
+        assert not names_people(caption.split()), caption
