@@ -12,17 +12,18 @@ from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
 ORDERS = 4  # n-grams of 1 to 4 words
-# Words that name a person, in captions without punctuation and in lower case. "Couple" is
-# not among them ("a couple of zebras"), nor "pitcher", "male" or "mother" ("a mother bear").
+# Words that name a person, in captions without punctuation and in lower case. "Couple"
+# is not among them ("a couple of zebras"), nor "pitcher", "male" or "mother" ("a mother
+# bear").
 PEOPLE = frozenset(
     "adult adults athlete athletes audience babies baby batter batters bicyclist "
-    "bicyclists biker bikers boy boys bride catcher child children cowboy cowboys crowd "
-    "crowds cyclist cyclists everyone friends girl girls groom guy guys hiker hikers kid "
-    "kids ladies lady man men motorcyclist motorcyclists officer officers pedestrian "
-    "pedestrians people person player players referee rider riders skateboarder "
-    "skateboarders skier skiers snowboarder snowboarders soldier soldiers someone "
-    "spectators surfer surfers teenager teenagers toddler toddlers umpire woman women "
-    "worker workers".split()
+    "bicyclists biker bikers boy boys bride catcher child children cowboy cowboys "
+    "crowd crowds cyclist cyclists everyone friends girl girls groom guy guys hiker "
+    "hikers kid kids ladies lady man men motorcyclist motorcyclists officer "
+    "officers pedestrian pedestrians people person player players referee rider "
+    "riders skateboarder skateboarders skier skiers snowboarder snowboarders "
+    "soldier soldiers someone spectators surfer surfers teenager teenagers toddler "
+    "toddlers umpire woman women worker workers".split()
 )
 SIGMA = 6.0  # standard deviation of the length penalty, in words
 
