@@ -1,6 +1,7 @@
 """What a result keeps of a measurement: its numbers, and the machine."""
 
 import os
+import platform
 import re
 from pathlib import Path
 
@@ -22,8 +23,15 @@ def numbers_of(scores: dict) -> dict:
 
 def machine() -> str:
     """Return the processor, its load and the backend, in words."""
-    names = re.findall(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
     load = os.getloadavg()[2]
     backend = os.environ.get("KERAS_BACKEND", "tensorflow")
     on = "" if backend == "tensorflow" else f", Keras on {backend}"
-    return f"{os.cpu_count()} cores, {names[0] if names else '?'}, load {load:.0f}{on}"
+    return f"{os.cpu_count()} cores, {_processor()}, load {load:.0f}{on}"
+
+
+def _processor() -> str:
+    """Return the processor's name, on Linux with its model."""
+    file = Path("/proc/cpuinfo")
+    text = file.read_text() if file.exists() else ""
+    names = re.findall(r"model name\s*: (.*)", text)
+    return names[0] if names else platform.processor() or platform.machine()

@@ -83,15 +83,16 @@ def run_recipe(name: str, seed: int, data: str) -> list[dict]:
             "DATA must be the folder of the data sets, with a sub-folder for each (see "
             f"docs/datasets.md). Received: {data!r}; name it by DATA=FOLDER"
         )
+    data = str(Path(data).resolve())
     folder = run_folder(name, seed)
     folder.mkdir(parents=True, exist_ok=True)
     journal = folder / STAGES
     done = json.loads(journal.read_text("utf-8")) if journal.exists() else {}
-    values = values_of(name, seed, data)
     runs = []
     stages = read_stages(name)
     for number, stage in enumerate(stages, start=1):
-        words = words_of(stage, values)
+        # An earlier stage may have written files that a later one names.
+        words = words_of(stage, values_of(name, seed, data))
         command = _shown(words, data)
         title = stage["name"]
         ended_as = done.get(title, {}).get("command")
@@ -122,7 +123,12 @@ def words_of(stage: dict, values: dict[str, str]) -> list[str]:
 
 
 def _shown(words: Sequence[str], data: str) -> str:
-    """Return a command as it is noted: without the folder of the data."""
+    """Return a command as it is noted: without the folder of the data.
+
+    Args:
+        words: the command, where the folder of the data is absolute.
+        data: that folder.
+    """
     verb = words[: len(_VERB)] == list(_VERB)
     own = ["show-attend-tell", *words[len(_VERB) :]] if verb else ["python", *words]
     shown = [

@@ -200,6 +200,14 @@ def main() -> None:
     if unknown := [name for name in given.names if name not in rows]:
         close = nearest(unknown[0], rows)
         parser.error(f"{unknown[0]}: no such row{close}; without one, all are listed")
+    for name in given.names:
+        row = rows[name]
+        if given.cluster and ("recipe" in row or "script" in row):
+            parser.error(f"{name}: it runs on this machine; leave out --cluster")
+        seeds = row.get("seeds", [])
+        if given.seed is not None and given.seed not in seeds:
+            has = f"it has {', '.join(map(str, seeds))}" if seeds else "it has no seeds"
+            parser.error(f"{name}: no seed {given.seed}; {has}")
     options = ("--cluster", given.cluster) if given.cluster else ()
     for name in given.names:
         file, result, chosen = next_measurement(name, rows[name], given.seed)

@@ -6,7 +6,8 @@ A Transformer has an attention map for each layer and head; which of them tells 
 the model looks is known after training only. For each noun of validation captions the
 places that a head attends to most are hidden, their annotations replaced by the mean
 of the others. The head with which log p of the nouns falls most is the one whose map
-explains them. It is written into the model's file, and the falls are printed in JSON.
+explains them. It is written into the model's file, where weights and parts stay as they
+are, and the falls are printed in JSON.
 """
 
 import argparse
@@ -26,7 +27,8 @@ from show_attend_tell.data.vocabulary import UNKNOWN
 from show_attend_tell.evaluation.probes import caption_inputs, hide, read_words
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.saving import load_captioner
-from show_attend_tell.runtime.errors import ShowAttendTellError
+from show_attend_tell.reference.model_file import replace_settings
+from show_attend_tell.runtime.errors import DataError, ShowAttendTellError
 from show_attend_tell.runtime.progress import progress_bar
 
 PHOTOS = 400
@@ -62,7 +64,7 @@ def falls_by_head(
     Raises:
         SystemExit: the decoder has no heads.
     """
-    count = round(HIDDEN * np.prod(model.grid))
+    count = max(1, round(HIDDEN * np.prod(model.grid)))
     total = 0.0
     with progress_bar(len(mentions), "noun", "heads") as bar:
         for start in range(0, len(mentions), _BATCH):
@@ -89,15 +91,25 @@ def falls_by_head(
 
 
 def choose(file: str, experiment: Experiment, work: str) -> dict:
-    """Write the head that explains nouns into a model's file; return all falls."""
+    """Write the head that explains nouns into a model's file; return all falls.
+
+    Raises:
+        DataError: the features are of another encoder, or no caption has a noun that
+            the model knows.
+    """
     model = load_captioner(file)
-    with open_features(experiment, work) as reader:
+    with open_features(experiment, work, identity=model.encoder_identity) as reader:
         (data,) = load_splits(experiment, work, ["val"], reader)
         mentions = mentions_of(data, model)
+        if not mentions:
+            raise DataError(
+                f"{file}: no validation caption of {experiment.name} has an English "
+                "noun of its vocabulary; name the experiment of its data"
+            )
         falls = falls_by_head(model, reader, mentions)
     layer, head = (int(k) + 1 for k in np.unravel_index(falls.argmax(), falls.shape))
-    model.set_alpha_layer(layer, head)
-    model.save(file)
+    changes = {"alpha_layer": layer, "alpha_head": head}
+    replace_settings(file, "transformer", changes)
     return {
         "layer": layer,
         "head": head,

@@ -173,14 +173,36 @@ def replace_part(path: str | Path, name: str, part: Part, *dropped: str) -> None
         ModelFileError: the file is absent, damaged or not a captioner's.
         OSError: the file cannot be written; it stays as it was.
     """
-    path = Path(path)
-    with model_faults_described(path), open_tensors(path, CAPTIONER) as file:
-        kept = {
-            other: part_of(file, other)
-            for other in PARTS
-            if other in file.about and other not in (name, *dropped)
-        }
-        of_parts = _names_of_parts(file)
-        weights = {key: file.read(key) for key in sorted(file.names - of_parts)}
-        config = file.about["config"]
+    config, weights, parts = _read_stored(Path(path))
+    kept = {key: parts[key] for key in parts if key not in dropped}
     write_captioner(path, config, weights, {**kept, name: part})
+
+
+def replace_settings(
+    path: str | Path, table: str, changes: Mapping[str, int | float | str]
+) -> None:
+    """Write a captioner's file again, atomically, with other settings.
+
+    Args:
+        path: the file of a captioner, whose weights and parts stay as they are.
+        table: the table of the settings, such as ``transformer``.
+        changes: values of the table that neither weights nor parts depend on.
+
+    Raises:
+        ModelFileError: the file is absent, damaged or not a captioner's.
+        OSError: the file cannot be written; it stays as it was.
+    """
+    config, weights, parts = _read_stored(Path(path))
+    config = {**config, table: {**config[table], **changes}}
+    write_captioner(path, config, weights, parts)
+
+
+def _read_stored(
+    path: Path,
+) -> tuple[dict[str, Any], dict[str, np.ndarray], dict[str, Part]]:
+    """Return a captioner's settings, weights and parts as they are stored."""
+    with model_faults_described(path), open_tensors(path, CAPTIONER) as file:
+        parts = {name: part_of(file, name) for name in PARTS if name in file.about}
+        own = sorted(file.names - _names_of_parts(file))
+        weights = {key: file.read(key) for key in own}
+        return file.about["config"], weights, parts

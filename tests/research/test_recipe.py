@@ -1,6 +1,7 @@
 """The stages of the recipe run in order, once, and go on after an interruption."""
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 import recipe
 import shown_head
+from tensor_files import unpacked
 
 from show_attend_tell.cli.main import cli
 from show_attend_tell.config.experiments import load_experiment
@@ -101,7 +103,8 @@ def small(tmp_path, monkeypatch):
 
     def run(code, check, stdout):
         assert check
-        called.append(" ".join(code[1:]).removeprefix("-m show_attend_tell "))
+        command = " ".join(code[1:]).removeprefix("-m show_attend_tell ")
+        called.append(command.replace(str(tmp_path / "data"), "DIR"))
         if called[-1].startswith(fault.get("verb", "none")):
             raise subprocess.CalledProcessError(1, code)
         if "eval" in code:
@@ -118,7 +121,7 @@ def small(tmp_path, monkeypatch):
 
 
 COMMANDS = [
-    "prepare -e a --data data/b",
+    "prepare -e a --data DIR/b",
     "research/x.py experiments/runs",
     "train -e a --set b=3 --resume",
     "eval -e a --name e-seed-3",
@@ -137,6 +140,33 @@ def test_stages_run_in_order_and_finished_ones_are_skipped(small):
     called.clear()
     assert recipe.run_recipe("r", 3, "data") == first
     assert called == []
+
+
+def test_the_folder_of_the_data_may_be_the_current_one(small):
+    _, called, _ = small
+    first = recipe.run_recipe("r", 3, ".")
+    assert first[0]["commands"][0] == "show-attend-tell prepare -e a --data DIR/b"
+    assert first[0]["commands"][2] == "show-attend-tell train -e a --set b=3 --resume"
+    called.clear()
+    assert recipe.run_recipe("r", 3, str(Path.cwd())) == first
+    assert called == []
+
+
+def test_a_stage_sees_the_files_that_an_earlier_one_has_written(small, monkeypatch):
+    stages, called, _ = small
+    stages[3]["command"] += " $boxes"
+    run, boxes = recipe.subprocess.run, recipe.WORK / "everyday" / "people_boxes.jsonl"
+
+    def prepare(code, **options):
+        if "prepare" in code:
+            boxes.parent.mkdir(parents=True)
+            boxes.touch()
+        return run(code, **options)
+
+    monkeypatch.setattr(recipe.subprocess, "run", prepare)
+    first = recipe.run_recipe("r", 3, "data")
+    assert called[-1] == f"{COMMANDS[-1]} --boxes {boxes}"
+    assert recipe.run_recipe("r", 3, "data") == first
 
 
 def test_a_recipe_continues_after_the_stage_that_failed(small):
@@ -200,7 +230,7 @@ class TwoHeads:
     """Its word "dog" depends on the last of 4 places; head 2 of layer 2 looks there."""
 
     grid, vocabulary = (2, 2), WORDS
-    chosen = saved = None
+    encoder_identity = None
 
     class settings:  # noqa: D106
         decoder = "tiny"
@@ -218,12 +248,6 @@ class TwoHeads:
         logits[:, :, WORDS.encode(["dog"])[0]] = inputs["annotations"][:, 3, :1]
         return {"logits": logits, "alpha": np.zeros((B, T, 4))}
 
-    def set_alpha_layer(self, layer, head):
-        self.chosen = (layer, head)
-
-    def save(self, file):
-        self.saved = file
-
 
 class Reader:
     """Annotations of 5 only at the last place."""
@@ -240,24 +264,42 @@ class Reader:
         return annotations
 
 
-def test_the_head_whose_places_explain_nouns_is_written(monkeypatch):
-    captions = [[["a", "dog", "runs"]], [["a", "cat"]]]  # no word of the vocabulary
-    data = Split(
-        "val", [None] * 2, np.arange(2), captions, np.ones(2), np.zeros(2, int)
-    )
-    model = TwoHeads()
-    monkeypatch.setattr(shown_head, "load_captioner", lambda file: model)
-    monkeypatch.setattr(shown_head, "open_features", lambda *arguments: Reader())
+def choose(monkeypatch, file, captions):
+    """Choose the head of two heads in a file by the nouns of captions."""
+    rows = np.arange(len(captions))
+    data = Split("val", [None] * len(rows), rows, captions, rows + 1.0, 0 * rows)
+    monkeypatch.setattr(shown_head, "load_captioner", lambda file: TwoHeads())
+    monkeypatch.setattr(shown_head, "open_features", lambda *_, identity: Reader())
     monkeypatch.setattr(shown_head, "load_splits", lambda *arguments: [data])
-    monkeypatch.setattr(shown_head, "HIDDEN", 0.25)
-    found = shown_head.choose("model.safetensors", None, "prepared")
+    return shown_head.choose(file, load_experiment("everyday_all"), "prepared")
+
+
+def test_the_head_whose_places_explain_nouns_is_written(monkeypatch, tmp_path):
+    captions = [[["a", "dog", "runs"]], [["a", "cat"]]]  # no word of the vocabulary
+    file = tmp_path / "model.safetensors"
+    shutil.copy(ROOT / "experiments" / "models" / "flickr8k.safetensors", file)
+    before, weights = unpacked(file)
+    monkeypatch.setattr(shown_head, "HIDDEN", 0.01)  # of 4 places, one at least
+    found = choose(monkeypatch, file, captions)
     assert (found["layer"], found["head"], found["nouns"]) == (2, 2, 1)
-    assert model.chosen == (2, 2)
-    assert model.saved == "model.safetensors"
+    after, kept = unpacked(file)
+    written = after["config"].pop("transformer")
+    assert (written["alpha_layer"], written["alpha_head"]) == (2, 2)
+    before["config"].pop("transformer")
+    assert {**after, "crc32": 0} == {**before, "crc32": 0}
+    assert {"reranker", "confidence"} < set(after)
+    assert kept.keys() == weights.keys()
+    assert all(kept[name].dtype == weights[name].dtype for name in weights)
+    assert all(np.array_equal(kept[name], weights[name]) for name in weights)
     falls = np.array(found["falls"])
     log_p = [5 - np.log(6 + np.exp(5.0)), -np.log(7)]  # before; with the place hidden
     assert falls[1, 1] == pytest.approx(log_p[0] - log_p[1], abs=1e-3)
     assert falls.sum() == pytest.approx(falls[1, 1], abs=1e-3)
+
+
+def test_without_a_known_noun_no_head_is_chosen(monkeypatch):
+    with pytest.raises(DataError, match="no validation caption of everyday_all has"):
+        choose(monkeypatch, "model.safetensors", [[["ein", "hund"]]])
 
 
 def test_a_decoder_without_heads_is_refused():

@@ -387,3 +387,21 @@ def test_sampled_gradients_of_the_small_problem_are_the_exact_one_on_average(kin
     error = along.std(ddof=1) / len(along) ** 0.5
     assert abs(along.mean() - np.linalg.norm(exact)) < 4 * error
     assert np.linalg.norm(exact) > 5 * error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["scenes_soft", "--seed", "9"], "scenes_soft: no seed 9; it has "),
+        (["marginal", "--seed", "1"], "marginal: no seed 1; it has no seeds"),
+        (["everyday", "--cluster", "auto"], "everyday: it runs on this machine"),
+    ],
+)
+def test_a_seed_or_a_cluster_that_a_row_cannot_use_is_one_line(
+    arguments, message, monkeypatch, capsys
+):
+    monkeypatch.setattr("sys.argv", ["reproduction.py", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        reproduction.main()
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err
