@@ -62,12 +62,22 @@ class Decoder(NamedTuple):
     title: str  # in a sentence
     table: str  # the table of settings that holds its widths and switches
     selects_locations: bool  # whether a word's context may be one location
+    unused: frozenset[str] = frozenset()  # keys of [model] without effect
 
 
 # By the names that ``model.decoder`` takes.
 DECODERS = {
     "lstm": Decoder("An LSTM", "settings", selects_locations=True),
-    "transformer": Decoder("A Transformer", "transformer", selects_locations=False),
+    "transformer": Decoder(
+        "A Transformer",
+        "transformer",
+        selects_locations=False,
+        unused=frozenset(
+            "embedding_width lstm_width attention_width attention_layers activation "
+            "fast_gradient init_layers selector prev2out ctx2out dropout init_dropout "
+            "initializer".split()
+        ),
+    ),
 }
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from show_attend_tell.config.captioner import DECODERS
 from show_attend_tell.config.settings import (
     TOML_ERRORS,
     AnyExperiment,
@@ -165,14 +166,52 @@ def load_experiment(name: str, changes: Iterable[str] = ()) -> AnyExperiment:
             TOML, in which quotes around a word may be omitted.
 
     Raises:
-        ConfigError: there is no such experiment, or a setting is invalid.
+        ConfigError: there is no such experiment, a setting is invalid, or a change
+            has no effect.
     """
+    changes = tuple(changes)
     experiment = read_experiment_file(find_experiment(name))
     values = experiment_to_dict(experiment)
     for change in changes:
         _apply_change(values, change)
     # The file alone is valid, so any fault is in the changes.
-    return experiment_from_dict(values, "--set")
+    changed = experiment_from_dict(values, "--set")
+    if isinstance(changed, Experiment):
+        _require_effect(changed, changes)
+    return changed
+
+
+def unused_settings(experiment: Experiment) -> list[str]:
+    """Return the keys of ``[model]`` that the decoder ignores and that are set."""
+    model = experiment.model
+    default = type(model)()
+    return sorted(
+        f"model.{name}"
+        for name in DECODERS[model.decoder].unused
+        if getattr(model, name) != getattr(default, name)
+    )
+
+
+def _require_effect(experiment: Experiment, changes: Iterable[str]) -> None:
+    """Raise ConfigError if a change has no effect with the decoder or the attention."""
+    model = experiment.model
+    decoder = DECODERS[model.decoder]
+    for change in changes:
+        key = change.partition("=")[0].strip()
+        table, _, name = key.partition(".")
+        if table == "model" and name in decoder.unused:
+            reason = f"model.decoder = {model.decoder!r}"
+            has_own = hasattr(getattr(experiment, decoder.table), name)
+            advice = f"set {decoder.table}.{name}" if has_own else "leave it out"
+        elif table == "transformer" and decoder.table != table:
+            reason = f"model.decoder = {model.decoder!r}"
+            advice = "leave it out, or set model.decoder = 'transformer'"
+        elif table == "hard" and model.attention != "hard":
+            reason = f"model.attention = {model.attention!r}"
+            advice = "leave it out, or set model.attention = 'hard'"
+        else:
+            continue
+        raise ConfigError(f"--set: {key} has no effect with {reason}; {advice}")
 
 
 def caption_experiment(name: str, changes: Iterable[str] = ()) -> Experiment:

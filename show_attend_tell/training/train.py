@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from show_attend_tell.config import runs
+from show_attend_tell.config.experiments import unused_settings
 from show_attend_tell.config.settings import Experiment, experiment_to_toml
 from show_attend_tell.data.dataset import FeatureViews, measure_deviation
 from show_attend_tell.data.splits import (
@@ -135,6 +136,12 @@ class CaptionTask(Task):
         self._watch = CaptionMonitor(self.validation.captions)
         if fault := fault_of_metric(self.metric, self.validation.captions):
             logger.warning("%s", fault)
+        if unused := unused_settings(experiment):
+            logger.warning(
+                "%s: no effect with model.decoder = %r",
+                ", ".join(unused),
+                experiment.model.decoder,
+            )
         if experiment.encoder.mirror:
             mirror = open_mirror(experiment, work, reader, data)
             stack.callback(mirror.close)

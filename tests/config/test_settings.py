@@ -14,6 +14,7 @@ from show_attend_tell.config.experiments import (
     caption_experiment,
     load_experiment,
     shipped_experiments,
+    unused_settings,
 )
 from show_attend_tell.config.settings import (
     Experiment,
@@ -319,3 +320,30 @@ def test_further_data_sets_have_weights_and_other_names():
 
 def test_an_experiment_without_a_task_has_captions():
     assert isinstance(caption_experiment("scenes", ["training.epochs=1"]), Experiment)
+
+
+def test_shipped_experiments_have_no_settings_without_effect():
+    for name in shipped_experiments():
+        experiment = load_experiment(name)
+        if isinstance(experiment, Experiment):
+            assert unused_settings(experiment) == [], name
+
+
+@pytest.mark.parametrize(
+    ("experiment", "change", "message"),
+    [
+        ("everyday_all", "model.dropout=0.1", "set transformer.dropout"),
+        ("everyday_all", "model.lstm_width=64", "no effect with model.decoder"),
+        ("flickr8k_soft", "transformer.width=64", "model.decoder = 'transformer'"),
+        ("flickr8k_soft", "hard.samples=5", "or set model.attention = 'hard'"),
+    ],
+)
+def test_a_change_without_effect_is_refused(experiment, change, message):
+    line = line_of(load_experiment, experiment, [change])
+    assert line.startswith(f"--set: {change.partition('=')[0]} has no effect with ")
+    assert message in line
+    with_effect = {
+        "everyday_all": ["transformer.dropout=0.1", "model.embedding_dropout=0.2"],
+        "flickr8k_soft": ["model.attention=hard", "hard.samples=5"],
+    }
+    load_experiment(experiment, with_effect[experiment])

@@ -31,6 +31,18 @@ def test_the_loss_falls(work, tmp_path, logged):
     assert np.mean(losses[-5:]) < 0.7 * losses[0]
 
 
+def test_settings_of_a_file_without_effect_are_named(
+    work, tmp_path, monkeypatch, caplog
+):
+    skip_graphs(monkeypatch)
+    skip_captions(monkeypatch)
+    go(work, tmp_path, training={"epochs": 1}, **TRANSFORMER)
+    messages = [record.getMessage() for record in caplog.records]
+    unused = "model.attention_width, model.dropout, model.embedding_width, "
+    unused += "model.initializer, model.lstm_width: no effect with "
+    assert f"{unused}model.decoder = 'transformer'" in messages
+
+
 @pytest.mark.slow
 def test_training_by_reward_starts_from_a_model_and_changes_it(work, tmp_path, logged):
     go(work, tmp_path, training={"epochs": 2}, **TRANSFORMER)
