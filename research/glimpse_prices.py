@@ -25,6 +25,7 @@ import numpy as np
 
 from show_attend_tell.config.experiments import load_experiment, rename
 from show_attend_tell.config.runs import MODEL, holds_run
+from show_attend_tell.runtime.errors import ShowAttendTellError
 from show_attend_tell.siblings.digits.data import held_out_pictures, read_split
 from show_attend_tell.siblings.digits.ram.evaluation import SEEDS
 from show_attend_tell.siblings.digits.ram.models import CLASSIFIERS
@@ -125,4 +126,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except ShowAttendTellError as error:
+        sys.exit(f"error: {error}")
