@@ -21,7 +21,7 @@ import numpy as np
 from show_attend_tell.inference.result import CONFIDENCE_WORDS
 from show_attend_tell.runtime.table import align
 from show_attend_tell.training.confidence import rank_auc
-from show_attend_tell.training.labels import GRADES, Label, read_labels
+from show_attend_tell.training.labels import GRADES, Label, key_of, read_labels
 
 LABELS = Path(__file__).parents[1] / "experiments" / "labels" / "captions.jsonl"
 _SAMPLES = 2000  # of the bootstrap
@@ -58,12 +58,15 @@ def confidences(labels: Sequence[Label], captions: Sequence[dict]) -> np.ndarray
     """Return the confidence of each labelled caption, (N,).
 
     Raises:
-        ValueError: a photo has no caption, another one, or no confidence.
+        ValueError: a photo has no caption, another one, or no confidence; or a row has
+            no path or caption.
     """
-    of_photo = {Path(row["path"]).name: row for row in captions}
+    if not all(row.get("path") and "caption" in row for row in captions):
+        raise ValueError("each line must have a path and a caption, as --out writes it")
+    of_photo = {key_of(Path(row["path"]).name): row for row in captions}
     values = []
     for label in labels:
-        row = of_photo.get(label.photo)
+        row = of_photo.get(key_of(label.photo))
         if row is None or row["caption"] != label.caption:
             raise ValueError(
                 f"{label.photo}: its caption must be {label.caption!r}, as "

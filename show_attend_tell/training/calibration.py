@@ -59,7 +59,7 @@ from show_attend_tell.training.confidence import (
     measure_quality,
     rank_auc,
 )
-from show_attend_tell.training.labels import GRADES, Label
+from show_attend_tell.training.labels import GRADES, Label, key_of
 from show_attend_tell.training.reranking import describe_split
 
 MIN_PHOTOS = 8  # validation photos, pictures of a set, labels that fit or measure
@@ -280,12 +280,12 @@ def _match(labels: Sequence[Label], val: Split, captions: list[str]) -> _Judged:
     """
     rows_of: dict[str, list[int]] = {}
     for row, photo in enumerate(val.photos):
-        rows_of.setdefault(photo.path.name, []).append(row)
+        rows_of.setdefault(key_of(photo.path.name), []).append(row)
     matched = []
     absent = []
     changed = []
     for label in labels:
-        rows = rows_of.get(label.photo, [])
+        rows = rows_of.get(key_of(label.photo), [])
         if len(rows) > 1:
             raise DataError(
                 f"the photo of a label must have a file name of its own. Received: "

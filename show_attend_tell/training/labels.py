@@ -10,6 +10,7 @@ label.
 """
 
 import hashlib
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from show_attend_tell.runtime.json_lines import read_rows
 from show_attend_tell.runtime.untrusted import is_text, read_text_bytes, reading
 
 GRADES = {"wrong": 0, "slip": 1, "right": 2}
+_COCO_ID = re.compile(r"_(\d{12})\.\w+$")
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,16 @@ class Label:
         The first byte of the SHA-256 of the photo's name is even.
         """
         return hashlib.sha256(self.photo.encode()).digest()[0] % 2 == 0
+
+
+def key_of(name: str) -> str:
+    """Return what tells a photo in labels: its file name, of COCO's photos their id.
+
+    COCO's names end in the twelve digits of the id, after its split:
+    ``COCO_val2014_000000000071.jpg``.
+    """
+    found = _COCO_ID.search(name)
+    return found[1] if found else name
 
 
 def read_labels(path: Path) -> list[Label]:

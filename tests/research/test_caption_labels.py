@@ -76,11 +76,21 @@ def test_a_caption_counts_as_its_lowest_label():
         ([], "1.jpg: its caption must be 'a dog'"),
         ([caption("1.jpg", 0.5, "a cat")], "Received: 'a cat'"),
         ([caption("1.jpg", None)], "1.jpg: its caption has no confidence"),
+        ([{"path": "1.jpg"}], "must have a path and a caption"),
+        ([{"caption": "a dog"}], "must have a path and a caption"),
     ],
 )
 def test_other_captions_than_the_judged_ones_are_refused(captions, message):
     with pytest.raises(ValueError, match=message):
         caption_labels.confidences([label("1.jpg", 2, 2)], captions)
+
+
+def test_photos_of_coco_are_told_by_their_id():
+    found = caption_labels.confidences(
+        [label("coco_000000000071.jpg", 2, 2)],
+        [caption("COCO_val2014_000000000071.jpg", 0.5), caption("71.jpg", 0.1)],
+    )
+    assert found == [0.5]
 
 
 @pytest.mark.nightly
