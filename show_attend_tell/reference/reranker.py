@@ -118,12 +118,14 @@ class NgramVectors:
         """
         counts = np.ones(len(photos)) if weights is None else np.asarray(weights)
         photos_with: defaultdict[Ngram, float] = defaultdict(float)
+        count = 0.0
         for captions, weight in zip(photos, counts.tolist(), strict=True):
+            # As the weights of an n-gram are added, and not by `sum`, which compensates
+            # for rounding since Python 3.12: what all photos have gets an idf of 0.
+            count += weight
             for ngram in {g for words in captions for g in ngrams_of(words)}:
                 photos_with[ngram] += weight
         kept = sorted(ngram for ngram, df in photos_with.items() if df >= min_photos)
-        # Added in the order above: what all photos have gets an idf of exactly 0.
-        count = sum(counts.tolist())
         return cls(kept, [math.log(count / photos_with[ngram]) for ngram in kept])
 
     def vector(self, words: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
