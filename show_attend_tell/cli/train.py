@@ -333,15 +333,21 @@ def fit_reranker(experiment, changes, work, out) -> None:
     hypothesis of highest expected CIDEr then moves up. Needs prepare and features.
     """
     settings = load_settings(experiment, changes)
+    from show_attend_tell.reference.model_file import CAPTIONER
+    from show_attend_tell.reference.reranker import require_writable, save_reranker
+    from show_attend_tell.reference.tensor_file import class_of
+
+    if out is not None:
+        if out.exists() and not out.is_file():
+            raise click.UsageError(f"--out must be a file. Received: {out}")
+        require_writable(out)
     start_keras()
-    from show_attend_tell.reference.reranker import save_reranker
     from show_attend_tell.training.reranking import fit_reranker as fit
     from show_attend_tell.training.reranking import reranker_path
 
+    # The default name is a reranker's own: a damaged file there is written again.
     out = out or reranker_path(settings, work)
-    if out.exists() and not out.is_file():
-        raise click.UsageError(f"--out must be a file. Received: {out}")
-    reranker = fit(settings, work)
+    reranker = fit(settings, work, out if class_of(out) == CAPTIONER else None)
     save_reranker(reranker, out)
     sizes = f"{len(reranker.landmarks)} photos, {len(reranker.basis)} n-grams"
     click.echo(f"{click.format_filename(out)}: {sizes}")

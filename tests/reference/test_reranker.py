@@ -24,8 +24,10 @@ from show_attend_tell.reference.reranker import (
     descriptors,
     find_reranker,
     load_reranker,
+    require_writable,
     save_reranker,
 )
+from show_attend_tell.reference.tensor_file import write_tensors
 from show_attend_tell.runtime.errors import DataError, ModelFileError
 from show_attend_tell.training import reranking
 from show_attend_tell.training.reranking import GAMMA, LAMBDA, fit
@@ -397,3 +399,38 @@ def test_other_values_are_one_line(tmp_path, reranker, about, reason):
     with not_a_reranker() as error:
         load_reranker(path)
     assert reason in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"vocabulary": (*tiny.WORDS[:-1], "z")}, "another vocabulary"),
+        ({"encoder_identity": {**IDENTITY, "layer": "block4_conv3"}}, "layer"),
+        ({"mean": np.zeros(3)}, "other annotations"),
+    ],
+)
+def test_a_captioner_s_file_keeps_its_parts_from_another_model_s_reranker(
+    tmp_path, reranker, captioner, changes, message
+):
+    model = tmp_path / "model.safetensors"
+    captioner.save(model)
+    before = model.read_bytes()
+    other = dataclasses.replace(reranker, **changes)
+    with refused(ModelFileError, f"Received: {message}.*; run `show-attend"):
+        save_reranker(other, model)
+    assert model.read_bytes() == before
+
+
+def test_a_reranker_takes_the_place_of_no_other_file(tmp_path, reranker, captioner):
+    path = tmp_path / "file.safetensors"
+    require_writable(path)
+    save_reranker(reranker, path)
+    require_writable(path)
+    captioner.save(path)
+    require_writable(path)
+    write_tensors(path, {"class": "Encoder"}, {"kernel": np.zeros(3)})
+    with refused(ModelFileError, "must be the file of a reranker or of a model"):
+        require_writable(path)
+    path.write_bytes(b"features")
+    with refused(ModelFileError, "must be the file of a reranker or of a model"):
+        require_writable(path)
