@@ -323,8 +323,9 @@ def _pictures(folder: Path):
     type=PATH,
     metavar="FILE",
     help="File to write; by default beside the features: "
-    "reranker-<encoder>.safetensors. The reranker becomes a part of the file of a "
-    "model.",
+    "reranker-<encoder>.safetensors, with the further data sets and their weights in "
+    "its name. The reranker becomes a part of the file of a model, and is fitted to "
+    "the words of the model.",
 )
 def fit_reranker(experiment, changes, work, out) -> None:
     """Learn to rank the hypotheses of a beam, for --reranker of eval and caption.

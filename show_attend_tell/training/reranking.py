@@ -62,11 +62,19 @@ _BLOCK = 4096  # rows of K in memory
 
 
 def reranker_path(experiment: Experiment, work: str | Path) -> Path:
-    """Return the path of an experiment's reranker: beside its features, named alike."""
+    """Return the path of an experiment's reranker: beside its features, named alike.
+
+    The name also has what determines the words, ``-keep``, and the further data sets
+    with their weights other than 1, such as ``+everyday=0.25``.
+    """
     folder = folder_of(experiment, work)
     name = feature_path(folder, experiment.encoder).stem.replace("features", "reranker")
+    # No name of a data set contains "+" or "=".
     words = vocabulary_path(experiment, work).stem.removeprefix("vocabulary")
-    return folder / f"{name}{words}.safetensors"
+    name += words.partition("+")[0]
+    for further, weight in sorted(experiment.data.also.items()):
+        name += f"+{further}" if weight == 1 else f"+{further}={weight}"
+    return folder / f"{name}.safetensors"
 
 
 def fit_reranker(
