@@ -29,6 +29,9 @@ from show_attend_tell.cli.options import (
 from show_attend_tell.runtime.keras_startup import backend_title, start_keras
 
 _MOST_UNLIKE = 200  # pictures of each kind unlike the training photos
+_DRAWN = "drawn scenes"
+# The sets that `calibrate` makes itself, by the names in its report.
+_OWN_SETS = ("upside down", "close-ups", _DRAWN)
 
 
 def _parse_seeds(context, parameter, value: str | None) -> list[int] | None:
@@ -278,6 +281,12 @@ def calibrate(
     """
     if keep_familiarity and others:
         raise click.UsageError("--keep-familiarity needs no --other.")
+    for folder in others:
+        if str(folder) in _OWN_SETS:
+            raise click.UsageError(
+                f"--other must not be {str(folder)!r}, the name of a set that "
+                "calibrate makes itself; rename the folder."
+            )
     settings = load_settings(experiment, changes)
     from show_attend_tell.training.labels import read_labels
 
@@ -296,7 +305,7 @@ def calibrate(
         from data_prep.scenes.scenes import make_scene
 
         numbers = range(_MOST_UNLIKE)
-        ood_sets["drawn scenes"] = (make_scene("test", n)[0] for n in numbers)
+        ood_sets[_DRAWN] = (make_scene("test", n)[0] for n in numbers)
     report = calibrate(settings, work, file, ood_sets, encoder_weights, labels=judged)
     click.echo("\n".join(report.lines()))
 
