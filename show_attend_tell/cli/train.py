@@ -29,6 +29,9 @@ from show_attend_tell.cli.options import (
 from show_attend_tell.runtime.keras_startup import backend_title, start_keras
 
 _MOST_UNLIKE = 200  # pictures of each kind unlike the training photos
+_DRAWN = "drawn scenes"
+# The sets that `calibrate` makes itself, by the names in its report.
+_OWN_SETS = ("upside down", "close-ups", _DRAWN)
 
 
 def _parse_seeds(context, parameter, value: str | None) -> list[int] | None:
@@ -278,6 +281,12 @@ def calibrate(
     """
     if keep_familiarity and others:
         raise click.UsageError("--keep-familiarity needs no --other.")
+    for folder in others:
+        if str(folder) in _OWN_SETS:
+            raise click.UsageError(
+                f"--other must not be {str(folder)!r}, the name of a set that "
+                "calibrate makes itself; rename the folder."
+            )
     settings = load_settings(experiment, changes)
     from show_attend_tell.training.labels import read_labels
 
@@ -296,7 +305,7 @@ def calibrate(
         from data_prep.scenes.scenes import make_scene
 
         numbers = range(_MOST_UNLIKE)
-        ood_sets["drawn scenes"] = (make_scene("test", n)[0] for n in numbers)
+        ood_sets[_DRAWN] = (make_scene("test", n)[0] for n in numbers)
     report = calibrate(settings, work, file, ood_sets, encoder_weights, labels=judged)
     click.echo("\n".join(report.lines()))
 
@@ -323,8 +332,9 @@ def _pictures(folder: Path):
     type=PATH,
     metavar="FILE",
     help="File to write; by default beside the features: "
-    "reranker-<encoder>.safetensors. The reranker becomes a part of the file of a "
-    "model.",
+    "reranker-<encoder>.safetensors, with the further data sets and their weights in "
+    "its name. The reranker becomes a part of the file of a model, and is fitted to "
+    "the words of the model.",
 )
 def fit_reranker(experiment, changes, work, out) -> None:
     """Learn to rank the hypotheses of a beam, for --reranker of eval and caption.
@@ -333,15 +343,21 @@ def fit_reranker(experiment, changes, work, out) -> None:
     hypothesis of highest expected CIDEr then moves up. Needs prepare and features.
     """
     settings = load_settings(experiment, changes)
+    from show_attend_tell.reference.model_file import CAPTIONER
+    from show_attend_tell.reference.reranker import require_writable, save_reranker
+    from show_attend_tell.reference.tensor_file import class_of
+
+    if out is not None:
+        if out.exists() and not out.is_file():
+            raise click.UsageError(f"--out must be a file. Received: {out}")
+        require_writable(out)
     start_keras()
-    from show_attend_tell.reference.reranker import save_reranker
     from show_attend_tell.training.reranking import fit_reranker as fit
     from show_attend_tell.training.reranking import reranker_path
 
+    # The default name is a reranker's own: a damaged file there is written again.
     out = out or reranker_path(settings, work)
-    if out.exists() and not out.is_file():
-        raise click.UsageError(f"--out must be a file. Received: {out}")
-    reranker = fit(settings, work)
+    reranker = fit(settings, work, out if class_of(out) == CAPTIONER else None)
     save_reranker(reranker, out)
     sizes = f"{len(reranker.landmarks)} photos, {len(reranker.basis)} n-grams"
     click.echo(f"{click.format_filename(out)}: {sizes}")

@@ -117,17 +117,14 @@ class Generator:
 
     def _require_fitted(self, reranker: Reranker) -> None:
         """Raise a ModelFileError unless the reranker was fitted to these members."""
-        difference = identity_difference(
-            reranker.encoder_identity, self.encoder_identity, either=True
-        )
-        if reranker.vocabulary != tuple(self.vocabulary.words):
-            difference = "another vocabulary"
-        if difference or reranker.mean.shape != (self.annotation_width,):
+        if difference := reranker.difference(
+            self.vocabulary.words, self.encoder_identity, self.annotation_width
+        ):
             raise ModelFileError(
-                f"{reranker.file or 'the reranker'}: must be fitted to the photos that "
-                f"the model was trained on. Received: "
-                f"{difference or 'other annotations'}; run `show-attend-tell "
-                "fit-reranker` with the model's experiment, or pass --reranker none"
+                f"{reranker.file or 'the reranker'}: must be fitted to the words and "
+                f"the encoder of the model. Received: {difference}; run "
+                "`show-attend-tell fit-reranker --out MODEL` with the model's file and "
+                "experiment, or pass --reranker none"
             )
 
     @property

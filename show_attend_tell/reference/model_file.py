@@ -19,6 +19,7 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from show_attend_tell.config.captioner import SavedConfig
+from show_attend_tell.data.encoder_identity import Identity
 from show_attend_tell.reference.captioner import EQUATIONS, Captioner, layout
 from show_attend_tell.reference.decoder import WeightLayout
 from show_attend_tell.reference.tensor_file import (
@@ -81,6 +82,18 @@ def _require_equations(decoder: str, path: Path) -> None:
             f"Keras; to caption without, write show_attend_tell/reference/{decoder}.py "
             "and list it in EQUATIONS of reference/captioner.py"
         )
+
+
+def read_config(path: str | Path) -> tuple[SavedConfig, Identity]:
+    """Return the settings of a captioner's file, and the identity of its encoder.
+
+    Raises:
+        ModelFileError: the file is absent, damaged or not a captioner's.
+    """
+    path = Path(path)
+    with model_faults_described(path), open_tensors(path, CAPTIONER) as file:
+        values: dict[str, Any] = file.about.get("config", {})
+        return parse_config(values), values.get("encoder_identity") or {}
 
 
 def parse_config(values: object) -> SavedConfig:

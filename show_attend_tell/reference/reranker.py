@@ -33,7 +33,7 @@ from typing import Any
 
 import numpy as np
 
-from show_attend_tell.data.encoder_identity import Identity
+from show_attend_tell.data.encoder_identity import Identity, identity_difference
 from show_attend_tell.data.vocabulary import END, UNKNOWN
 from show_attend_tell.reference.hypotheses import Hypotheses
 from show_attend_tell.reference.model_file import (
@@ -42,6 +42,7 @@ from show_attend_tell.reference.model_file import (
     RERANKER,
     Part,
     part_of,
+    read_config,
     replace_part,
 )
 from show_attend_tell.reference.tensor_file import (
@@ -109,21 +110,24 @@ class NgramVectors:
         min_photos: int,
         weights: Sequence[float] | np.ndarray | None = None,
     ) -> "NgramVectors":
-        """Return the n-grams that at least `min_photos` of N photos have.
+        """Return the n-grams whose photos weigh at least `min_photos` together.
 
         Args:
             photos: the ids of the words of each photo's captions.
-            min_photos: minimum number of photos with an n-gram.
+            min_photos: minimum sum of the weights of the photos with an n-gram; their
+                minimum number by default.
             weights: (N,), how many photos a photo counts as; 1 by default.
         """
         counts = np.ones(len(photos)) if weights is None else np.asarray(weights)
         photos_with: defaultdict[Ngram, float] = defaultdict(float)
+        count = 0.0
         for captions, weight in zip(photos, counts.tolist(), strict=True):
+            # As the weights of an n-gram are added, and not by `sum`, which compensates
+            # for rounding since Python 3.12: what all photos have gets an idf of 0.
+            count += weight
             for ngram in {g for words in captions for g in ngrams_of(words)}:
                 photos_with[ngram] += weight
         kept = sorted(ngram for ngram, df in photos_with.items() if df >= min_photos)
-        # Added in the order above: what all photos have gets an idf of exactly 0.
-        count = sum(counts.tolist())
         return cls(kept, [math.log(count / photos_with[ngram]) for ngram in kept])
 
     def vector(self, words: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
@@ -190,7 +194,11 @@ class Reranker:
     file: Path | None = None
 
     def digest(self) -> str:
-        """Return the SHA-256 of its numbers, in hexadecimal."""
+        """Return the SHA-256 of idf, Q, x_j and C, in hexadecimal.
+
+        It does not cover the n-grams, the mean and the deviation, gamma, the vocabulary
+        and the encoder: a fit to other photos changes the numbers above too.
+        """
         digest = hashlib.sha256()
         for array in (
             self.vectors.idf,
@@ -200,6 +208,24 @@ class Reranker:
         ):
             digest.update(np.ascontiguousarray(array, np.float32).data)
         return digest.hexdigest()
+
+    def difference(
+        self, words: Sequence[str], identity: Identity, width: int
+    ) -> str | None:
+        """Return why it cannot rank the captions of a captioner; None if it can.
+
+        Args:
+            words: the vocabulary of the captioner.
+            identity: the encoder whose annotations the captioner reads.
+            width: D of these annotations.
+        """
+        if self.vocabulary != tuple(words):
+            return "another vocabulary"
+        if difference := identity_difference(
+            self.encoder_identity, identity, either=True
+        ):
+            return difference
+        return None if self.mean.shape == (width,) else "other annotations"
 
     def predict(self, descriptors: np.ndarray) -> np.ndarray:
         """Return Q^T y of photos from their descriptors, (N, D) -> (N, r)."""
@@ -312,13 +338,44 @@ def save_reranker(reranker: Reranker, path: str | Path) -> None:
     """Write a reranker atomically; into a captioner's file as a part of it.
 
     The confidence of a captioner holds for the earlier ranking, and is left out.
+
+    Raises:
+        ModelFileError: the captioner has another vocabulary or encoder, so that no
+            program could load it with this reranker.
     """
     part = part_of_reranker(reranker)
     if class_of(path) == CAPTIONER:
+        config, identity = read_config(path)
+        if difference := reranker.difference(
+            config.vocabulary, identity, config.annotation_width
+        ):
+            raise ModelFileError(
+                f"{path}: its reranker must be fitted to its words and its encoder. "
+                f"Received: {difference}; run `show-attend-tell fit-reranker --out "
+                f"{path}` with the model's experiment"
+            )
         replace_part(path, RERANKER, part, CONFIDENCE)
         return
     arrays = {f"{RERANKER}/{name}": values for name, values in part.arrays.items()}
     write_tensors(path, {"class": CLASS, RERANKER: part.about}, arrays)
+
+
+def require_writable(path: str | Path) -> None:
+    """Raise an error unless a reranker may be written to a path.
+
+    It may take the place of another reranker, become a part of a captioner, or be a
+    new file.
+
+    Raises:
+        ModelFileError: there is something else at the path.
+    """
+    path = Path(path)
+    if path.exists() and class_of(path) not in (CLASS, CAPTIONER):
+        raise ModelFileError(
+            f"{path}: must be the file of a reranker or of a model, or a new file. "
+            "Received: another file, or a damaged one; name another file, or delete "
+            "this one first"
+        )
 
 
 def load_reranker(path: str | Path) -> Reranker:

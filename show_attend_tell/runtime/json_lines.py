@@ -14,6 +14,7 @@ def read_rows(
     fault_of: Callable[[object], str | None],
     key: str,
     advice: str,
+    skip_blank: bool = False,
 ) -> Iterator[dict[str, Any]]:
     """Yield the object of each line.
 
@@ -23,12 +24,16 @@ def read_rows(
         fault_of: returns what is wrong with a parsed line, or None.
         key: no two objects have the same value of this key, which is text.
         advice: what to do about a malformed file.
+        skip_blank: whether a person may have left lines blank; by default they are
+            malformed.
 
     Raises:
         DataError: a line is not JSON, has a fault, or has the key of another.
     """
     seen: set[str] = set()
     for number, line in enumerate(lines, start=1):
+        if skip_blank and not line.strip():
+            continue
         try:
             row = parse_json(line)
             fault = fault_of(row)

@@ -65,6 +65,7 @@ from show_attend_tell.training.reranking import describe_split
 MIN_PHOTOS = 8  # validation photos, pictures of a set, labels that fit or measure
 _BATCH = 16  # pictures whose captions are generated together
 _CLOSE_UP = (0.12, 0.25)  # side as a share of the photo's shorter side
+_OF_VALIDATION = ("upside down", "close-ups")  # sets made of validation photos
 
 
 class CalibrationReport(NamedTuple):
@@ -83,12 +84,14 @@ class CalibrationReport(NamedTuple):
         rows = ["AUC of the confidence, validation photos and"]
         rows += [f"  {name:14} {auc:.3f}" for name, auc in self.measured["auc"].items()]
         if labels := self.measured.get("labels"):
+            areas = [f"{labels['auc_right_or_slip']:.3f} of right or a slip"]
+            if "auc_right" in labels:
+                areas.insert(0, f"{labels['auc_right']:.3f} of right")
             rows.append(
                 f"{labels['fitted']} judged captions fit the confidence; of the other "
                 f"{labels['tested']} {labels['likely']:.1%} are likely, and of these "
                 f"{labels['right']:.1%} right, {labels['right_or_slip']:.1%} right or "
-                f"a slip; AUC {labels['auc_right']:.3f} of right, "
-                f"{labels['auc_right_or_slip']:.3f} of right or a slip"
+                f"a slip; AUC {', '.join(areas)}"
             )
         else:
             quality = self.measured["auc_quality"]
@@ -136,7 +139,8 @@ def calibrate(
         experiment: the experiment of the prepared data.
         work: folder of prepared data, with photos and features.
         model: path of the model; a reranker in its file ranks the captions.
-        others: pictures of out-of-distribution sets by their names, at least 8 of each.
+        others: pictures of out-of-distribution sets by their names, at least 8 of each;
+            no name is "upside down" or "close-ups".
         encoder_weights: as in
             :func:`~show_attend_tell.inference.engine.matching_encoder`.
         count: validation photos to turn upside down and to crop close-ups from.
@@ -148,6 +152,12 @@ def calibrate(
             data or the labels are absent or do not fit each other, or photos or labels
             are too few or cannot be read.
     """
+    for name in _OF_VALIDATION:
+        if name in others:
+            raise DataError(
+                f"{name}: must not be the name of a set of pictures, because a set of "
+                "validation photos has it; rename the folder"
+            )
     captioner = load_generator([model])
     encoder = matching_encoder(captioner, Path(model), encoder_weights, Encoder)
     rng = np.random.default_rng(0)  # of the photos, the close-ups and the halves
@@ -180,7 +190,7 @@ def calibrate(
         name: _statistics(captioner, encoder, space, tags, name, pictures)
         for name, pictures in squares.items()
     }
-    sources = dict.fromkeys(("upside down", "close-ups"), rows)
+    sources = dict.fromkeys(_OF_VALIDATION, rows)
     by_cider = _require_both(is_probably_right(found.cider))
     half = _halves(by_cider, rows, rng)
     auc = measure_familiarity(space, known, by_cider, ood_sets, sources, half)
@@ -188,7 +198,11 @@ def calibrate(
     fitted = fit_calibration(space, known, good, list(ood_sets.values()))
     measured = {"photos": len(known), "auc": auc, "tags": tags_measured}
     calibration = dataclasses.replace(fitted, tags=tags)
-    measured |= _measure_right(calibration, known, by_cider, half, judged)
+    if judged is None:
+        quality = measure_quality(calibration, known, by_cider, half)
+        measured["auc_quality"] = quality
+    else:
+        measured["labels"] = _measure_labels(calibration, known, judged)
     return _write(calibration, captioner, model, measured, judged)
 
 
@@ -226,26 +240,18 @@ def recalibrate(
     judged = None if labels is None else _match(labels, val, found.captions)
     tags, tags_measured = _fit_tags(found.evidence.nouns, val)
     known = statistics(found.evidence, tags)
-    by_cider = _require_both(is_probably_right(found.cider))
-    half = _halves(by_cider, np.zeros(0, int), np.random.default_rng(0))
-    good = by_cider if judged is None else _right_or_slip(judged, len(known))
-    calibration = fit_quality(dataclasses.replace(kept, tags=tags), known, good)
+    kept = dataclasses.replace(kept, tags=tags)
     measured = {"photos": len(known), "auc": before["auc"], "tags": tags_measured}
-    measured |= _measure_right(calibration, known, by_cider, half, judged)
-    return _write(calibration, captioner, model, measured, judged)
-
-
-def _measure_right(
-    calibration: Calibration,
-    known: np.ndarray,
-    by_cider: np.ndarray,
-    half: np.ndarray,
-    judged: _Judged | None,
-) -> dict[str, Any]:
-    """Measure how well the confidence tells right captions: by labels, or CIDEr."""
     if judged is None:
-        return {"auc_quality": measure_quality(calibration, known, by_cider, half)}
-    return {"labels": _measure_labels(calibration, known, judged)}
+        good = _require_both(is_probably_right(found.cider))
+        half = _halves(good, np.zeros(0, int), np.random.default_rng(0))
+        calibration = fit_quality(kept, known, good)
+        measured["auc_quality"] = measure_quality(calibration, known, good, half)
+    else:  # with labels it does not matter which captions are right by their CIDEr
+        good = _right_or_slip(judged, len(known))
+        calibration = fit_quality(kept, known, good)
+        measured["labels"] = _measure_labels(calibration, known, judged)
+    return _write(calibration, captioner, model, measured, judged)
 
 
 def _write(
@@ -332,7 +338,10 @@ def _right_or_slip(judged: _Judged, photos: int) -> np.ndarray:
 def _measure_labels(
     calibration: Calibration, known: np.ndarray, judged: _Judged
 ) -> dict[str, Any]:
-    """Compare the confidence with the labels that did not fit it."""
+    """Compare the confidence with the labels that did not fit it.
+
+    There is no ``auc_right`` if none of their captions is right.
+    """
     tested = ~judged.is_fitted
     grades = judged.grades[tested]
     confidence = calibration.of_statistics(known[judged.rows[tested]])
@@ -346,7 +355,9 @@ def _measure_labels(
         positive = grades >= grade
         count = max(int(likely.sum()), 1)
         measured[name] = float((positive & likely).sum() / count)
-        measured[f"auc_{name}"] = rank_auc(confidence[positive], confidence[~positive])
+        if positive.any():  # some are wrong, see _match
+            area = rank_auc(confidence[positive], confidence[~positive])
+            measured[f"auc_{name}"] = area
     return {name: round(value, 4) for name, value in measured.items()}
 
 
@@ -378,7 +389,8 @@ def _fit_tags(
 def _halves(good: np.ndarray, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Return the first half of the photos, (N,) bool.
 
-    The halves differ by at most one in good captions and in photos of `rows`.
+    The halves differ by at most one in good captions, and by at most two in photos of
+    `rows`: by one in those with a good caption, and by one in the others.
     """
     chosen = np.isin(np.arange(len(good)), rows)
     order = np.lexsort((rng.random(len(good)), chosen, good))

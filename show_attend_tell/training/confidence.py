@@ -84,16 +84,25 @@ def _content_words(
     captions: list, vocabulary: Vocabulary
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the ids (V,) of content words, and their presence (N, V) of 0 and 1."""
+    N = len(captions)
     index = {word: k for k, word in enumerate(vocabulary.words)}
-    present = np.zeros((len(captions), len(index)), np.float32)
-    for row, of_photo in enumerate(captions):
-        for word in set().union(*of_photo):
-            if word in index:
-                present[row, index[word]] = 1
-    present[:, : len(SPECIAL)] = 0
-    shares = present.mean(axis=0)
+    ids_of = [
+        np.array([index[word] for word in set().union(*of_photo) if word in index], int)
+        for of_photo in captions
+    ]
+    ids = np.concatenate(ids_of)
+    counts = np.bincount(ids, minlength=len(index))
+    counts[: len(SPECIAL)] = 0
+    shares = counts.astype(np.float32) / np.float32(N)
     words = np.flatnonzero((shares >= _MIN_SHARE) & (shares <= _MAX_SHARE))
-    return words, present[:, words].astype(np.float64)
+    # Of the kept words alone: of the whole vocabulary it would have 3 GB for COCO.
+    present = np.zeros((N, len(words)))
+    columns = np.full(len(index), -1)
+    columns[words] = np.arange(len(words))
+    rows = np.repeat(np.arange(N), [len(of_photo) for of_photo in ids_of])
+    is_kept = columns[ids] >= 0
+    present[rows[is_kept], columns[ids[is_kept]]] = 1
+    return words, present
 
 
 def is_probably_right(cider: np.ndarray) -> np.ndarray:
@@ -272,6 +281,14 @@ def rank_auc(positive: np.ndarray, negative: np.ndarray) -> float:
 
     The share of pairs (one value of each group) in which the positive value, which
     should be the larger, is larger; equal values count half.
+
+    Raises:
+        ValueError: a group is empty.
     """
+    if not len(positive) or not len(negative):
+        raise ValueError(
+            "`positive` and `negative` must not be empty. Received: "
+            f"{len(positive)} and {len(negative)} values"
+        )
     larger = scipy.stats.mannwhitneyu(positive, negative, method="asymptotic").statistic
     return float(larger / (len(positive) * len(negative)))

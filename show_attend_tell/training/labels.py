@@ -6,7 +6,7 @@ A file of labels has one JSON object a line::
 
 with the photo's file name, the caption, and a label of each pass over the captions:
 ``right``, ``slip`` (one detail is wrong) or ``wrong``. A caption counts as its lowest
-label.
+label. Blank lines are skipped.
 """
 
 import hashlib
@@ -70,9 +70,11 @@ def read_labels(path: Path) -> list[Label]:
             judges a photo twice.
     """
     with reading(path, DataError, "correct the file"):
-        lines = read_text_bytes(path).decode().splitlines()
+        # Not by splitlines: a caption may contain U+2028, which it splits at.
+        lines = read_text_bytes(path).decode("utf-8-sig").split("\n")
     labels = []
-    for row in read_rows(path, lines, _fault, "photo", "correct the file"):
+    advice = "correct the file"
+    for row in read_rows(path, lines, _fault, "photo", advice, skip_blank=True):
         grades = tuple(GRADES[label] for label in row["labels"])
         labels.append(Label(row["photo"], row["caption"], grades, row.get("list", "")))
     if not labels:

@@ -29,6 +29,7 @@ import scipy.sparse
 import scipy.sparse.linalg
 
 from show_attend_tell.config.settings import Experiment
+from show_attend_tell.data.encoder_identity import identity_difference
 from show_attend_tell.data.features import Features, feature_path
 from show_attend_tell.data.splits import (
     Split,
@@ -38,6 +39,7 @@ from show_attend_tell.data.splits import (
     vocabulary_path,
 )
 from show_attend_tell.data.vocabulary import Vocabulary
+from show_attend_tell.reference.model_file import read_config
 from show_attend_tell.reference.reranker import (
     NgramVectors,
     Reranker,
@@ -45,14 +47,14 @@ from show_attend_tell.reference.reranker import (
     kernel,
     normalised,
 )
-from show_attend_tell.runtime.errors import DataError
+from show_attend_tell.runtime.errors import DataError, ModelFileError
 from show_attend_tell.runtime.progress import progress_bar
 from show_attend_tell.runtime.quantisation import dequantise, quantise
 
 GAMMA = 0.5  # of the kernel
 LAMBDA = 0.05  # weight of the penalty
 RANK = 192  # of the basis
-MIN_PHOTOS = 5  # with an n-gram
+MIN_PHOTOS = 5  # with an n-gram, counted by weight
 MAX_LANDMARKS = 8192
 _JITTER = 1e-6  # on the diagonal, for photos that are in a data set twice
 _BATCH = 64  # photos read together
@@ -60,27 +62,70 @@ _BLOCK = 4096  # rows of K in memory
 
 
 def reranker_path(experiment: Experiment, work: str | Path) -> Path:
-    """Return the path of an experiment's reranker: beside its features, named alike."""
+    """Return the path of an experiment's reranker: beside its features, named alike.
+
+    The name also has what determines the words, ``-keep``, and the further data sets
+    with their weights other than 1, such as ``+everyday=0.25``.
+    """
     folder = folder_of(experiment, work)
     name = feature_path(folder, experiment.encoder).stem.replace("features", "reranker")
+    # No name of a data set contains "+" or "=".
     words = vocabulary_path(experiment, work).stem.removeprefix("vocabulary")
-    return folder / f"{name}{words}.safetensors"
+    name += words.partition("+")[0]
+    for further, weight in sorted(experiment.data.also.items()):
+        name += f"+{further}" if weight == 1 else f"+{further}={weight}"
+    return folder / f"{name}.safetensors"
 
 
-def fit_reranker(experiment: Experiment, work: str | Path = "prepared") -> Reranker:
+def fit_reranker(
+    experiment: Experiment,
+    work: str | Path = "prepared",
+    model: str | Path | None = None,
+) -> Reranker:
     """Fit a reranker to the training photos of an experiment.
+
+    Args:
+        experiment: the experiment of the prepared data.
+        work: the folder of prepared data.
+        model: the file of a captioner, whose words the reranker then counts; by default
+            those of the prepared data. A training that starts from a model keeps the
+            words of the model, so that the two may differ.
 
     Raises:
         DataError: prepared data are absent or damaged, or too few.
+        ModelFileError: the model is absent or damaged, or reads the annotations of
+            another encoder.
     """
     vocabulary = Vocabulary.load(vocabulary_path(experiment, work))
     with open_features(experiment, work) as reader:
+        if model is not None:
+            vocabulary = _words_of(Path(model), reader)
         (data,) = load_splits(experiment, work, ["train"], reader)
         photos = describe_split(reader, data, descriptors)
         identity = reader.attributes["identity"]
     captions = [list(map(vocabulary.encode, photo)) for photo in data.captions]
     words = vocabulary.words
     return fit(photos, captions, words, identity, data.weights, data.sets)
+
+
+def _words_of(model: Path, reader: Features) -> Vocabulary:
+    """Return the words of a captioner that reads the annotations of a feature set.
+
+    Raises:
+        ModelFileError: it is damaged, or reads those of another encoder.
+    """
+    config, identity = read_config(model)
+    difference = identity_difference(
+        reader.attributes["identity"], identity, either=True
+    )
+    if reader.shape[-1] != config.annotation_width:
+        difference = difference or "annotations of another width"
+    if difference:
+        raise ModelFileError(
+            f"{model}: must read the features of the experiment. Received: another "
+            f"encoder ({difference}); name the experiment that the model was trained on"
+        )
+    return Vocabulary(config.vocabulary)
 
 
 def describe_split(

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import math
+import operator
 from collections import Counter
 
 import numpy as np
@@ -15,6 +16,7 @@ from tensor_files import repack
 from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.data.vocabulary import END, UNKNOWN
 from show_attend_tell.models.generator import Generator
+from show_attend_tell.reference import reranker as module
 from show_attend_tell.reference.model_file import read_captioner
 from show_attend_tell.reference.reranker import (
     NONE,
@@ -22,8 +24,10 @@ from show_attend_tell.reference.reranker import (
     descriptors,
     find_reranker,
     load_reranker,
+    require_writable,
     save_reranker,
 )
+from show_attend_tell.reference.tensor_file import write_tensors
 from show_attend_tell.runtime.errors import DataError, ModelFileError
 from show_attend_tell.training import reranking
 from show_attend_tell.training.reranking import GAMMA, LAMBDA, fit
@@ -179,9 +183,12 @@ def test_a_photo_of_weight_2_counts_as_two_in_document_frequencies(captions):
     np.testing.assert_allclose(found.idf, expected.idf, rtol=1e-6)
 
 
-def test_what_all_photos_have_weighs_nothing(rng):
-    weights = rng.uniform(0.1, 2, 1000)
-    found = NgramVectors.of_photos([[[4, 5]]] * 1000, 5, weights)
+def test_what_all_photos_have_weighs_nothing(rng, monkeypatch):
+    weights = rng.uniform(0.1, 2, 3000)
+    # Python 3.12 and later compensate for rounding in `sum`, earlier ones do not.
+    monkeypatch.setattr(module, "sum", math.fsum, raising=False)
+    assert math.fsum(weights) != functools.reduce(operator.add, weights.tolist())
+    found = NgramVectors.of_photos([[[4, 5]]] * 3000, 5, weights)
     assert found.ngrams == ((4,), (4, 5), (5,))
     assert not found.idf.any()
 
@@ -392,3 +399,38 @@ def test_other_values_are_one_line(tmp_path, reranker, about, reason):
     with not_a_reranker() as error:
         load_reranker(path)
     assert reason in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"vocabulary": (*tiny.WORDS[:-1], "z")}, "another vocabulary"),
+        ({"encoder_identity": {**IDENTITY, "layer": "block4_conv3"}}, "layer"),
+        ({"mean": np.zeros(3)}, "other annotations"),
+    ],
+)
+def test_a_captioner_s_file_keeps_its_parts_from_another_model_s_reranker(
+    tmp_path, reranker, captioner, changes, message
+):
+    model = tmp_path / "model.safetensors"
+    captioner.save(model)
+    before = model.read_bytes()
+    other = dataclasses.replace(reranker, **changes)
+    with refused(ModelFileError, f"Received: {message}.*; run `show-attend"):
+        save_reranker(other, model)
+    assert model.read_bytes() == before
+
+
+def test_a_reranker_takes_the_place_of_no_other_file(tmp_path, reranker, captioner):
+    path = tmp_path / "file.safetensors"
+    require_writable(path)
+    save_reranker(reranker, path)
+    require_writable(path)
+    captioner.save(path)
+    require_writable(path)
+    write_tensors(path, {"class": "Encoder"}, {"kernel": np.zeros(3)})
+    with refused(ModelFileError, "must be the file of a reranker or of a model"):
+        require_writable(path)
+    path.write_bytes(b"features")
+    with refused(ModelFileError, "must be the file of a reranker or of a model"):
+        require_writable(path)

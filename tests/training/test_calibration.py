@@ -10,6 +10,7 @@ import tiny_run
 from click.testing import CliRunner
 from PIL import Image
 from refusals import refused
+from shell import exit_code
 from tensor_files import repack, unpacked
 from tiny_pipeline import (
     DECODING,
@@ -284,6 +285,21 @@ def test_few_pictures_of_a_set_are_refused(prepared):
         calibrate_with_noise(prepared, prepared / "model.safetensors", count=3)
 
 
+@pytest.mark.parametrize("name", ["upside down", "close-ups"])
+def test_a_set_with_the_name_of_another_set_is_refused_at_once(tmp_path, name):
+    with refused(DataError, f"{name}: must not be the name .* rename the folder"):
+        calibrate(EXPERIMENT, tmp_path, tmp_path / "absent.safetensors", {name: []})
+
+
+@pytest.mark.parametrize("name", ["upside down", "close-ups", "drawn scenes"])
+def test_a_folder_with_the_name_of_a_set_is_refused_at_once(name, capsys):
+    command = ["calibrate", "-e", "flickr8k_soft", "--other", f"./{name}"]
+    assert exit_code(*command, "--model", "absent.safetensors") == 2
+    error = capsys.readouterr().err
+    assert f"--other must not be {name!r}" in error
+    assert "rename the folder" in error
+
+
 NOUNS = ("dog", "grass", "cat", "ball", "tree", "boy", "car", "man")
 
 
@@ -388,6 +404,29 @@ def test_labels_fit_the_confidence_on_half_and_measure_it_on_the_other(
     without = recalibrate(EXPERIMENT, with_nouns, model)
     assert "labels" not in without.measured
     assert (unpacked(model)[1]["confidence/quality"] != quality).any()
+
+
+def test_labels_without_right_captions_need_neither_them_nor_cider(
+    prepared, calibrated, captions, tmp_path, monkeypatch
+):
+    module = "show_attend_tell.training.calibration"
+    monkeypatch.setattr(f"{module}.MIN_PHOTOS", 4)
+    # The captions by people call none of them right.
+    monkeypatch.setattr(f"{module}.is_probably_right", np.zeros_like)
+    model = shutil.copy(calibrated.path, tmp_path / "model.safetensors")
+    labels = [
+        Label(caption.path.name, caption.text, (GRADES["wrong" if k % 2 else "slip"],))
+        for k, caption in enumerate(captions[TRAIN:])
+    ]
+    report = recalibrate(EXPERIMENT, prepared, model, labels=labels)
+    measured = report.measured["labels"]
+    assert measured["right"] == 0
+    assert "auc_right" not in measured
+    assert 0 <= measured["auc_right_or_slip"] <= 1
+    assert "nan" not in "\n".join(report.lines())
+    assert unpacked(model)[0]["confidence"]["measured"]["labels"] == measured
+    with refused(ModelFileError, "some validation captions must be right"):
+        recalibrate(EXPERIMENT, prepared, model)
 
 
 @pytest.mark.nightly

@@ -1,10 +1,14 @@
 """The models of a confidence against their equations, and what separates them."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
+from refusals import refused
 
 from show_attend_tell.data.vocabulary import SPECIAL, Vocabulary
 from show_attend_tell.training.confidence import (
+    _content_words,
     fit_calibration,
     fit_logistic,
     fit_photo_space,
@@ -50,6 +54,48 @@ def test_the_area_is_the_share_of_ordered_pairs():
     a, b = rng.integers(0, 9, 40) / 4, rng.integers(0, 6, 30) / 4
     pairs = [(p > n) + 0.5 * (p == n) for p in a for n in b]
     assert rank_auc(a, b) == pytest.approx(np.mean(pairs))
+
+
+@pytest.mark.parametrize("groups", [([], [1.0]), ([1.0], []), ([], [])])
+def test_an_empty_group_has_no_area(groups):
+    with refused(ValueError, "must not be empty"):
+        rank_auc(*map(np.array, groups))
+
+
+def test_content_words_are_those_of_the_presence_of_all_words():
+    rng = np.random.default_rng(0)
+    N = 600
+    words = [f"w{k}" for k in range(40)]
+    # In 0, 1, 2 (a three hundredth) and so on photos; w9 in 180, three tenths.
+    times = [0, 1, 2, 3, 4, 100, 150, 178, 179, 180, 181, *range(182, 211)]
+    captions = [[["<end>", "unknown"], []] for _ in range(N)]
+    for word, count in zip(words, times, strict=True):
+        for photo in rng.choice(N, count, replace=False):
+            captions[photo][rng.integers(2)].append(word)
+    vocabulary = Vocabulary((*SPECIAL, *words))
+    present = np.zeros((N, len(vocabulary)), np.float32)
+    for row, of_photo in zip(present, captions, strict=True):
+        for word in set().union(*of_photo) & set(words):
+            row[len(SPECIAL) + words.index(word)] = 1
+    shares = present.mean(axis=0)
+    expected = np.flatnonzero((shares >= 1 / 300) & (shares <= 0.3))
+    found, of_found = _content_words(captions, vocabulary)
+    np.testing.assert_array_equal(found, expected)
+    assert 5 <= len(found) <= 9
+    np.testing.assert_array_equal(of_found, present[:, expected].astype(float))
+    assert of_found.dtype == float
+
+
+def test_rare_words_take_no_memory_for_each_photo():
+    vocabulary = Vocabulary((*SPECIAL, *(f"w{k}" for k in range(9000)), "dog"))
+    captions = [[[f"w{k}"]] for k in range(1999)] + [[["w0", "dog"]]]
+    captions[:10] = [[["dog"]]] * 10
+    tracemalloc.start()
+    words, _ = _content_words(captions, vocabulary)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert vocabulary.decode(words) == ["dog"]
+    assert peak < 2000 * 9000  # bytes; a quarter of float32
 
 
 def test_the_ridge_regression_of_words_equals_the_normal_equations():

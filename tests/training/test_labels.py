@@ -62,6 +62,20 @@ def test_a_malformed_file_is_one_line(tmp_path, rows, message):
     assert str(caught.value).startswith(str(path))
 
 
+def test_an_editor_s_mark_blank_lines_and_separators_in_a_caption_are_read(tmp_path):
+    path = tmp_path / "labels.jsonl"
+    first = json.dumps(GOOD | {"caption": "a\u2028dog\x85"}, ensure_ascii=False)
+    second = json.dumps(GOOD | {"photo": "2.jpg"})
+    content = f"\ufeff{first}\r\n\n{second}\n\n \n"
+    path.write_bytes(content.encode())
+    found = read_labels(path)
+    assert [label.photo for label in found] == ["1.jpg", "2.jpg"]
+    assert found[0].caption == "a\u2028dog\x85"
+    path.write_bytes(f"{content}5\n".encode())
+    with refused(DataError, "line 6: a line must be a JSON object"):
+        read_labels(path)
+
+
 def test_an_absent_file_or_one_of_bytes_is_one_line(tmp_path):
     with refused(DataError, "cannot be read"):
         read_labels(tmp_path / "absent.jsonl")

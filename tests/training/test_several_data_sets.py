@@ -78,7 +78,6 @@ def test_a_reranker_and_an_evaluation_see_the_photos_of_all_sets(work, tmp_path)
     done = go(work, tmp_path, training={"epochs": 1}, **DATA)
     reranker = fit_reranker(SETS, work)
     assert len(reranker.landmarks) == 24
-    assert reranker_path(SETS, work).name == "reranker-Tiny-last+more.safetensors"
     quiet = {"tokenizer": "simple", "progress": False}
     for settings, photos in ((SETS, 8), (experiment(), 4)):
         report = evaluate(settings, work, tmp_path, **quiet)
@@ -87,6 +86,17 @@ def test_a_reranker_and_an_evaluation_see_the_photos_of_all_sets(work, tmp_path)
         assert len(captions) == photos
     ids = [caption["image_id"] for caption in captions]
     assert not any(str(name).startswith("more/") for name in ids)
+
+
+def test_rerankers_of_other_weights_have_other_files(tmp_path):
+    def name_with(**data):
+        return reranker_path(experiment(data=data), tmp_path).name
+
+    assert name_with() == "reranker-Tiny-last.safetensors"
+    assert name_with(also={"more": 1.0}) == "reranker-Tiny-last+more.safetensors"
+    assert name_with(also={"more": 0.5}) == "reranker-Tiny-last+more=0.5.safetensors"
+    kept = name_with(also={"more": 2, "and": 1, "b.c": 0.1}, punctuation="keep")
+    assert kept == "reranker-Tiny-last-keep+and+b.c=0.1+more=2.0.safetensors"
 
 
 def test_a_training_without_the_vocabulary_of_all_sets_names_it(work, tmp_path):
