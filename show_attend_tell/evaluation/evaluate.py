@@ -41,7 +41,7 @@ from show_attend_tell.evaluation.validation import (
     generate_captions,
 )
 from show_attend_tell.models.generator import Generator
-from show_attend_tell.models.pretrained import model_path
+from show_attend_tell.models.pretrained import model_path, reranker_file
 from show_attend_tell.models.saving import load_generator
 from show_attend_tell.runtime.errors import DataError, EvaluationError
 from show_attend_tell.runtime.progress import progress_bar
@@ -109,8 +109,9 @@ def evaluate(
             run.
         progress: whether to show a progress bar.
         mirror: whether to average over the photos and their mirror images.
-        reranker: file of a reranker, which also ranks the hypotheses, or ``none``; by
-            default the reranker in the file of a single model.
+        reranker: file of a reranker, which also ranks the hypotheses, ``shipped`` for
+            that of the default model, or ``none``; by default the reranker in the file
+            of a single model.
         boxes: file of the boxes of people, see :func:`pointing.read_boxes`, to measure
             where attention points at words such as "man".
 
@@ -131,7 +132,7 @@ def evaluate(
     models = [models] if isinstance(models, str | Path) else models
     files = [model_path(str(file), runs_folder) for file in models]
     split, photos = _photos_of_split(experiment, work, split)
-    generator = load_generator(files, mirror, reranker)
+    generator = load_generator(files, mirror, reranker_file(reranker))
     ranked_by = generator.reranker_file(decoding)
     identity = generator.encoder_identity
     with contextlib.ExitStack() as stack:

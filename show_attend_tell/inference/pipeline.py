@@ -49,7 +49,7 @@ from show_attend_tell.inference.result import (
     distinct_samples,
     photo_seeds,
 )
-from show_attend_tell.models.pretrained import DEFAULT, NAMES, model_path
+from show_attend_tell.models.pretrained import DEFAULT, NAMES, model_path, reranker_file
 from show_attend_tell.reference.hypotheses import Hypotheses
 from show_attend_tell.reference.model_file import CONFIDENCE, RERANKER
 from show_attend_tell.reference.parallel import one_blas_thread
@@ -483,8 +483,9 @@ def load(
             the weights that they are rounded from may replace each other.
         runs: folder in which names of runs are looked up.
         mirror: whether to average over photos and their mirror images.
-        reranker: file by which hypotheses are ranked too, or ``none``; by default the
-            reranker in the file of a single model.
+        reranker: file by which hypotheses are ranked too, ``shipped`` for that of the
+            default model, or ``none``; by default the reranker in the file of a single
+            model.
         engine: see :func:`inference.engine.load_engine`.
 
     Raises:
@@ -502,7 +503,7 @@ def load(
         files,
         None if encoder_weights is None else os.fspath(encoder_weights),
         mirror,
-        None if reranker is None else os.fspath(reranker),
+        reranker_file(reranker),
     )
     loaded = engine_named(engine)
     # A calibration holds for the captions of one model, without a mirror image.
@@ -518,7 +519,7 @@ def load(
         absolute[0] if alone else absolute,
         _absolute(encoder_weights),
         mirror=mirror,
-        reranker=_absolute(reranker),
+        reranker=_absolute(reranker_file(reranker)),
         engine=engine,
     )
     return CaptioningPipeline(

@@ -85,7 +85,7 @@ class CaptionRequest:
     reranker: Path | None = _option(
         "A file of fit-reranker: also rank the hypotheses of the beam by their "
         "predicted CIDEr. By default the reranker in the file of a single model; "
-        "`none` disables it.",
+        "`shipped` is that of the default model, `none` disables it.",
         metavar="FILE",
     )
     encoder_weights: Path | None = _option(

@@ -7,6 +7,7 @@ first lines are metadata in YAML: https://huggingface.co/docs/hub/model-cards. F
 """
 
 import json
+import os
 from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
@@ -122,6 +123,22 @@ def model_path(name: str, runs_folder: str | Path) -> Path:
             f"{', '.join(NAMES)}"
         )
     return path
+
+
+def reranker_file(name: str | os.PathLike[str] | None) -> str | None:
+    """Return the file of a reranker.
+
+    Args:
+        name: a file, ``none``, or one of :data:`NAMES`, whose file may have one; None
+            for the reranker of the model.
+
+    Raises:
+        SetupError: the installation has no such model.
+    """
+    if name is None:
+        return None
+    text = os.fspath(name)
+    return str(shipped_model(text)) if text in NAMES else text
 
 
 def read_preset(
