@@ -46,10 +46,10 @@ def prepare_photos(read: ReadSource, preparation: Preparation) -> Prepared:
     data = DataFolder(preparation.require_data(), preparation.folder)
     photos = read(data)
     if not photos:
+        reasons = [*data.problems.summary(), *data.problems.notes]
         raise DataError(
-            f"{data.folder}: no photo has captions: "
-            f"{'; '.join(data.problems.summary())}; check that photos and captions "
-            "come from the same data set"
+            f"{data.folder}: no photo has captions: {'; '.join(reasons)}; check that "
+            "photos and captions come from the same data set"
         )
     photos = preparation.limited(photos)
     preparation.record(data.problems)

@@ -129,7 +129,7 @@ def read_everyday(data: DataFolder) -> list[Photo]:
     """Read the listed photos that the folder has.
 
     Raises:
-        DataError: COCO's annotations, or all photos, are absent.
+        DataError: COCO's annotations, or all listed photos, are absent.
     """
     by_source = [_read_coco(data), _read_flickr30k(data), _read_pascal(data)]
     captions: Captions = {}
@@ -151,6 +151,13 @@ def read_everyday(data: DataFolder) -> list[Photo]:
                 f"{source}: {plural(count, 'listed photo')} left out, without photo or "
                 "captions here"
             )
+    if not lists:
+        reasons = [*data.problems.notes, *data.problems.summary()]
+        raise DataError(
+            f"{data.folder}: no photo of {LIST} is here with its captions "
+            f"({'; '.join(reasons)}); add the photos to this folder, unpacked or in "
+            "zip archives, or name another folder"
+        )
     listed = {name for of_split in lists.values() for name in of_split}
     captions = {name: texts for name, texts in captions.items() if name in listed}
     places = {name: data.photos[name] for name in listed}

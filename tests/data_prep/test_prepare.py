@@ -319,6 +319,16 @@ def test_a_source_without_a_folder_is_one_line(tmp_path, source):
         prepare(experiment, None, tmp_path / "work")
 
 
+def test_photos_whose_captions_are_all_absent_are_counted(tmp_path):
+    make_file(tmp_path / "data" / "a.jpg")
+    for split in ("train", "val"):
+        name = f"captions_{split}2014.json"
+        make_file(tmp_path / "data" / name, coco_json({}))
+    message = "no photo has captions: .*have no caption and are in no list: 1; check"
+    with refused(DataError, message):
+        prepare(an_experiment("coco"), tmp_path / "data", tmp_path / "work")
+
+
 def test_coco_photos_are_unpacked_from_both_archives(tmp_path):
     data = tmp_path / "data"
     for split, number in (("train", 1), ("val", 2)):

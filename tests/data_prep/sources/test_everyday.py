@@ -210,6 +210,17 @@ def test_malformed_boxes_of_the_whole_set_are_named(data, tmp_path, line):
     assert not (tmp_path / "work" / "tiny-first-1").exists()
 
 
+def test_without_a_listed_photo_the_message_counts_what_is_absent(data, tmp_path):
+    for photo in data.rglob("*.jpg"):
+        photo.rename(photo.with_suffix(".packed"))
+    message = "no photo of everyday_photos.txt .*coco: 3 listed photos left out.*; add"
+    with refused(DataError, message):
+        prepared(data, tmp_path)
+    make_file(data / "another.jpg")
+    with refused(DataError, message):
+        prepared(data, tmp_path)
+
+
 def test_without_cocos_annotations_the_message_says_where_they_are(data, tmp_path):
     (data / "coco" / "captions_val2014.json").unlink()
     with pytest.raises(DataError, match="captions_val2014.json must be in this folder"):
