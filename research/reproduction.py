@@ -121,19 +121,19 @@ def _run(verb: str, arguments: list[str]) -> str:
 def _is_prepared(experiment) -> bool:
     """Return whether the data of an experiment are prepared.
 
-    An interrupted or refused preparation may leave other files than those asked for:
-    of photos the manifest and the vocabulary of the experiment's settings, of digits
-    their only file, NAME.npz, of words the last, NAME.jsonl. Of rendered words
+    Photos need a manifest and the vocabulary of the experiment's settings. Digits and
+    pictures are one .npz file. The list of words, a .jsonl file, is written last. Other
+    files may be those of an interrupted or refused preparation. Of rendered words
     `prepare` finds out itself.
     """
     folder = folder_of(experiment, WORK)
     if experiment.task == "caption":
-        files = (folder / MANIFEST, vocabulary_path(experiment, WORK))
-        return all(file.is_file() for file in files)
+        needed = (folder / MANIFEST, vocabulary_path(experiment, WORK))
+        return all(file.is_file() for file in needed)
     if experiment.data.source == "words":
         return False
-    files = folder.glob("[!.]*.*")
-    return any(file.suffix in (".npz", ".jsonl") for file in files)
+    present = folder.glob("[!.]*.*")
+    return any(file.suffix in (".npz", ".jsonl") for file in present)
 
 
 def _is_trained(experiment) -> bool:
