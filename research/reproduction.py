@@ -39,6 +39,7 @@ from reproduction_rows import (
 )
 from second_measurement import FOLDER, comparison
 
+from data_prep.sources.captions import MANIFEST
 from show_attend_tell.config import runs
 from show_attend_tell.config.experiments import (
     load_experiment,
@@ -46,6 +47,7 @@ from show_attend_tell.config.experiments import (
     seed_variants,
 )
 from show_attend_tell.data.features import feature_path
+from show_attend_tell.data.splits import folder_of, vocabulary_path
 from show_attend_tell.runtime.errors import ShowAttendTellError, nearest
 from show_attend_tell.runtime.files import atomic_write
 from show_attend_tell.runtime.machine import git_revision
@@ -73,7 +75,7 @@ def run_row(
     verbs = commands(name, rows, seeds, data)
     done = []
     experiment = load_experiment(row["experiment"], changes_of(name, rows, seeds[0]))
-    if not _is_prepared(experiment.data):
+    if not _is_prepared(experiment):
         command = _run("prepare", verbs["prepare"])
         done.append(command.replace(shlex.quote(data), "DIR"))  # on any machine
     if experiment.task == "caption":
@@ -116,12 +118,22 @@ def _run(verb: str, arguments: list[str]) -> str:
     return shlex.join(command)
 
 
-def _is_prepared(data) -> bool:
-    """Return whether data are prepared; of rendered words `prepare` finds out itself.
+def _is_prepared(experiment) -> bool:
+    """Return whether the data of an experiment are prepared.
 
-    An interrupted or refused preparation leaves no file, or hidden ones.
+    Photos need a manifest and the vocabulary of the experiment's settings. Digits and
+    pictures are one .npz file. The list of words, a .jsonl file, is written last. Other
+    files may be those of an interrupted or refused preparation. Of rendered words
+    `prepare` finds out itself.
     """
-    return data.source != "words" and any((WORK / data.name).glob("[!.]*.*"))
+    folder = folder_of(experiment, WORK)
+    if experiment.task == "caption":
+        needed = (folder / MANIFEST, vocabulary_path(experiment, WORK))
+        return all(file.is_file() for file in needed)
+    if experiment.data.source == "words":
+        return False
+    present = folder.glob("[!.]*.*")
+    return any(file.suffix in (".npz", ".jsonl") for file in present)
 
 
 def _is_trained(experiment) -> bool:

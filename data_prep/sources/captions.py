@@ -10,7 +10,7 @@ from data_prep.scenes.scenes import write_scenes
 from show_attend_tell.config.experiments import whole_folder
 from show_attend_tell.config.settings import DataSettings
 from show_attend_tell.data.manifest import Photo, read_manifest, write_manifest
-from show_attend_tell.data.splits import read_photos, vocabulary_path
+from show_attend_tell.data.splits import data_folders, read_photos, vocabulary_path
 from show_attend_tell.data.unicode_text import has_no_spaces, in_one_form, visible_text
 from show_attend_tell.data.vocabulary import (
     SPECIAL,
@@ -38,18 +38,19 @@ def prepare_photos(read: ReadSource, preparation: Preparation) -> Prepared:
         preparation: the data set.
 
     Raises:
-        DataError: the data cannot be read, or have problems that are refused; or no
-            word is frequent enough.
+        DataError: the data cannot be read, or have problems that are refused; a set of
+            ``data.also`` is not prepared; or no word is frequent enough.
     """
+    _require_further(preparation)
     if preparation.data is None and (photos := _photos_of_whole(preparation)):
         return _write(preparation, preparation.limited(photos), Problems())
     data = DataFolder(preparation.require_data(), preparation.folder)
     photos = read(data)
     if not photos:
+        reasons = [*data.problems.summary(), *data.problems.notes]
         raise DataError(
-            f"{data.folder}: no photo has captions: "
-            f"{'; '.join(data.problems.summary())}; check that photos and captions "
-            "come from the same data set"
+            f"{data.folder}: no photo has captions: {'; '.join(reasons)}; check that "
+            "photos and captions come from the same data set"
         )
     photos = preparation.limited(photos)
     preparation.record(data.problems)
@@ -57,6 +58,25 @@ def prepare_photos(read: ReadSource, preparation: Preparation) -> Prepared:
     damaged = data.unpack(paths, preparation.progress)
     photos = [photo for photo in photos if photo.path not in damaged]
     return _write(preparation, photos, data.problems)
+
+
+def _require_further(preparation: Preparation) -> None:
+    """Raise a DataError if a set of ``data.also`` is not prepared."""
+    folders = data_folders(preparation.experiment, preparation.folder.parent)
+    for folder in folders[1:]:
+        if (folder / MANIFEST).is_file():
+            continue
+        name = folder.name
+        options = ""
+        whole = whole_folder(folder)
+        if preparation.limit is not None and whole is not None:
+            name = whole.name
+            options = f" --limit {preparation.limit}"
+        raise DataError(
+            f"{folder / MANIFEST}: no such manifest; prepare the data set {name!r} "
+            f"first, by `prepare --set data.name={name} --set data.also={{}}{options}` "
+            "with its source"
+        )
 
 
 def _photos_of_whole(preparation: Preparation) -> list[Photo]:
@@ -69,6 +89,7 @@ def _photos_of_whole(preparation: Preparation) -> list[Photo]:
 
 def prepare_scenes(preparation: Preparation) -> Prepared:
     """Draw scenes, and write manifest and vocabulary."""
+    _require_further(preparation)
     photos = write_scenes(preparation.folder, preparation.limit)
     return _write(preparation, photos, Problems())
 

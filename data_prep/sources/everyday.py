@@ -11,13 +11,19 @@ all its captions. What is absent is left out and counted.
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from data_prep.data_folder import DataFolder, TextFile
 from data_prep.preparation import Preparation, Prepared, Problem, Problems
-from data_prep.sources.captions import Captions, Lists, join_by_name, prepare_photos
+from data_prep.sources.captions import (
+    MANIFEST,
+    Captions,
+    Lists,
+    join_by_name,
+    prepare_photos,
+)
 from data_prep.sources.published import (
     COCO_ANNOTATIONS,
     FLICKR30K_TOKENS,
@@ -26,11 +32,12 @@ from data_prep.sources.published import (
     read_tokens,
     rows,
 )
-from show_attend_tell.config.experiments import shipped_experiments
-from show_attend_tell.data.manifest import Photo
+from show_attend_tell.config.experiments import shipped_experiments, whole_folder
+from show_attend_tell.data.manifest import Photo, read_manifest
 from show_attend_tell.runtime.errors import DataError, plural
 from show_attend_tell.runtime.files import atomic_write
-from show_attend_tell.runtime.untrusted import read_text_bytes
+from show_attend_tell.runtime.json_lines import read_rows
+from show_attend_tell.runtime.untrusted import is_text, read_text_bytes, reading
 
 LIST = "everyday_photos.txt"
 BOXES = "people_boxes.jsonl"
@@ -40,6 +47,10 @@ _YEAR = 2014
 _DIGITS = 16  # of the SHA-1 of a caption
 _COCO_ID = re.compile(r"(\d+)\.\w+$")  # COCO_val2014_000000000071.jpg
 _PERSON = 1  # COCO's category
+_MOST_PIXELS = 1_000_000  # in a row or column of a photo
+
+Boxes = dict[str, list[list[float]]]
+"""Photo -> boxes [x0, y0, x1, y1] in shares of its width and height."""
 
 
 class Listed(NamedTuple):
@@ -56,30 +67,69 @@ def prepare_everyday(preparation: Preparation) -> Prepared:
     The boxes, a file that ``eval --boxes`` reads, are only those of validation photos:
     they measure where attention looks, and train nothing.
     """
-    prepared = prepare_photos(read_everyday, preparation)
-    data = DataFolder(preparation.require_data(), preparation.folder)
-    ids = {
-        listed.key
-        for listed in read_list()
-        if listed.split == "val" and listed.source == "coco"
-    }
-    boxes = _people(data, ids)
+    found: Boxes = {}
+
+    def read(data: DataFolder) -> list[Photo]:
+        photos = read_everyday(data)
+        found.update(_people(data, _validation(photos)))
+        return photos
+
+    if preparation.data is None:  # the photos are those of the whole set
+        found = _boxes_of_whole(preparation.folder)
+    prepared = prepare_photos(read, preparation)
+    chosen = _validation(read_manifest(preparation.folder / MANIFEST))
+    boxes = {name: people for name, people in found.items() if name in chosen}
+    path = preparation.folder / BOXES
     if not boxes:
+        path.unlink(missing_ok=True)  # it describes an earlier preparation
         return prepared
     lines = [json.dumps({"file": k, "people": v}) for k, v in sorted(boxes.items())]
-    atomic_write(preparation.folder / BOXES, "\n".join(lines) + "\n")
+    atomic_write(path, "\n".join(lines) + "\n")
     prepared.facts.append(
-        f"boxes of people in {plural(len(boxes), 'validation photo')}: "
-        f"{preparation.folder / BOXES}"
+        f"boxes of people in {plural(len(boxes), 'validation photo')}: {path}"
     )
     return prepared
+
+
+def _validation(photos: Collection[Photo]) -> set[str]:
+    return {photo.id for photo in photos if photo.split == "val"}
+
+
+def _boxes_of_whole(folder: Path) -> Boxes:
+    """Return the boxes of the whole data set of a limited one, if it has any.
+
+    Args:
+        folder: the prepared folder of the limited set.
+
+    Raises:
+        DataError: their file cannot be read or is malformed.
+    """
+    whole = whole_folder(folder)
+    if whole is None or not (whole / BOXES).is_file():
+        return {}
+    path = whole / BOXES
+    advice = "prepare the whole data set again"
+    with reading(path, DataError, advice):
+        lines = read_text_bytes(path).decode().splitlines()
+    rows_of_file = read_rows(path, lines, _fault_of_boxes, "file", advice)
+    return {row["file"]: row["people"] for row in rows_of_file}
+
+
+def _fault_of_boxes(row: object) -> str | None:
+    if (
+        not isinstance(row, dict)
+        or not is_text(row.get("file"))
+        or not isinstance(row.get("people"), list)
+    ):
+        return "must have `file`, a name, and `people`, a list of boxes"
+    return None
 
 
 def read_everyday(data: DataFolder) -> list[Photo]:
     """Read the listed photos that the folder has.
 
     Raises:
-        DataError: COCO's annotations, or all photos, are absent.
+        DataError: COCO's annotations, or all listed photos, are absent.
     """
     by_source = [_read_coco(data), _read_flickr30k(data), _read_pascal(data)]
     captions: Captions = {}
@@ -101,6 +151,13 @@ def read_everyday(data: DataFolder) -> list[Photo]:
                 f"{source}: {plural(count, 'listed photo')} left out, without photo or "
                 "captions here"
             )
+    if not lists:
+        reasons = [*data.problems.notes, *data.problems.summary()]
+        raise DataError(
+            f"{data.folder}: no photo of {LIST} is here with its captions "
+            f"({'; '.join(reasons)}); add the photos to this folder, unpacked or in "
+            "zip archives, or name another folder"
+        )
     listed = {name for of_split in lists.values() for name in of_split}
     captions = {name: texts for name, texts in captions.items() if name in listed}
     places = {name: data.photos[name] for name in listed}
@@ -187,51 +244,66 @@ def _read_pascal(data: DataFolder) -> Named:
     return captions, {("pascal", name): name for name in captions}
 
 
-def _people(data: DataFolder, ids: set[str]) -> dict[str, list[list[float]]]:
-    """Return the boxes of people of COCO's photos, in shares of width and height.
+def _people(data: DataFolder, names: Collection[str]) -> Boxes:
+    """Return the boxes of people in some of COCO's photos.
 
     A region of many people together, ``iscrowd``, is a box too.
 
     Args:
-        data: the folder, with or without the instances.
-        ids: ids of the photos.
+        data: the folder, with or without the instances; its problems receive malformed
+            rows.
+        names: the photos.
     """
-    boxes: dict[str, list[list[float]]] = {}
-    for name in COCO_INSTANCES:
-        file = data.text(name)
+    boxes: Boxes = {}
+    for instances in COCO_INSTANCES:
+        file = data.text(instances)
         if file is not None:
-            boxes |= _people_of(file, data.problems, ids)
+            boxes |= _people_of(file, data.problems, names)
     return boxes
 
 
-def _people_of(
-    file: TextFile, problems: Problems, ids: set[str]
-) -> dict[str, list[list[float]]]:
+def _people_of(file: TextFile, problems: Problems, names: Collection[str]) -> Boxes:
     content = parse_annotations(file)
     kinds: Mapping[str, type] = {"id": int, "file_name": str, "width": int}
     images = {}
     for row in rows(file, content, "images", {**kinds, "height": int}, problems):
-        if str(row["id"]) in ids and row["width"] > 0 and row["height"] > 0:
+        sides = (row["width"], row["height"])
+        if row["file_name"] in names and all(0 < n <= _MOST_PIXELS for n in sides):
             images[row["id"]] = row
-    boxes: dict[str, list[list[float]]] = {}
+    boxes: Boxes = {}
+    empty = 0
     kinds = {"image_id": int, "category_id": int, "bbox": list}
     for row in rows(file, content, "annotations", kinds, problems):
         image = images.get(row["image_id"])
         if image is None or row["category_id"] != _PERSON:
             continue
-        numbers = [side for side in row["bbox"] if isinstance(side, int | float)]
-        if len(row["bbox"]) != 4 or len(numbers) != 4:
+        if not _is_bbox(row["bbox"]):
             problems.add(
                 Problem.MALFORMED_LINE, f"{file.label}: a box of {image['id']}"
             )
             continue
-        x, y, width, height = numbers
+        x, y, width, height = row["bbox"]
         box = [
             x / image["width"],
             y / image["height"],
             (x + width) / image["width"],
             (y + height) / image["height"],
         ]
-        shares = [round(min(max(share, 0.0), 1.0), 4) for share in box]
-        boxes.setdefault(image["file_name"], []).append(shares)
+        x0, y0, x1, y1 = [round(min(max(share, 0.0), 1.0), 4) for share in box]
+        if x0 < x1 and y0 < y1:
+            boxes.setdefault(image["file_name"], []).append([x0, y0, x1, y1])
+        else:
+            empty += 1
+    if empty:
+        problems.notes.append(
+            f"{file.label}: boxes of people left out that have no width or no height "
+            f"inside their photo: {empty}"
+        )
     return boxes
+
+
+def _is_bbox(sides: list[object]) -> bool:
+    """Return whether a list is four numbers of pixels, x, y, width and height."""
+    return len(sides) == 4 and all(
+        isinstance(side, int | float) and abs(side) <= _MOST_PIXELS for side in sides
+    )

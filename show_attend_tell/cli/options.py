@@ -291,8 +291,9 @@ def load_settings(
         settings = experiments.rename(settings, run_name)
     if limit is not None:  # last, so that a part is never named like the whole
         settings = experiments.limit_experiment(settings, limit)
+        sets = [settings.data.name, *getattr(settings.data, "also", ())]
         click.echo(
             f"limited to the first {plural(limit, 'item')} of each split, in the "
-            f"order of the data set: data {settings.data.name}, run {settings.name}"
+            f"order of the data set: data {' and '.join(sets)}, run {settings.name}"
         )
     return settings

@@ -126,9 +126,9 @@ def seed_variants(
 def limit_experiment(experiment: AnyExperiment, limit: int) -> AnyExperiment:
     """Return the experiment with the first photos, or digits, of each split only.
 
-    Its prepared folder and its run have the suffix ``-first-<limit>``, so that limited
-    features and models are never mistaken for complete ones. Photos and features are
-    taken from the whole set if it is prepared.
+    Its prepared folders, those of ``data.also`` too, and its run have the suffix
+    ``-first-<limit>``, so that limited features and models are never mistaken for
+    complete ones. Photos and features are taken from a whole set if it is prepared.
 
     Args:
         experiment: the settings.
@@ -136,6 +136,10 @@ def limit_experiment(experiment: AnyExperiment, limit: int) -> AnyExperiment:
     """
     suffix = f"-first-{limit}"
     changes: dict[str, Any] = {"name": experiment.data.name + suffix}
+    # The data settings of plug-ins have no further sets.
+    also = getattr(experiment.data, "also", None)
+    if also:
+        changes["also"] = {name + suffix: weight for name, weight in also.items()}
     # The number of training items that the data of a plug-in hold back, if they do.
     held_back = getattr(experiment.data, "validation", None)
     if held_back is not None:

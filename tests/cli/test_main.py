@@ -231,6 +231,15 @@ def test_a_limit_is_stated_and_gives_data_and_run_folders_of_their_own(run, tiny
     assert (7 in rest) == (verb == "prepare")
 
 
+def test_a_limit_names_all_data_sets(run, received, monkeypatch):
+    sets = tiny_run.experiment(data={"also": {"more": 0.5}})
+    monkeypatch.setattr(experiments, "load_experiment", lambda *rest: sets)
+    code, out, _ = run("features", "--limit", "7")
+    assert code == 0
+    assert "data made-up-first-7 and more-first-7, run tiny-first-7" in out
+    assert received[0][0].data.also == {"more-first-7": 0.5}
+
+
 @pytest.mark.parametrize("verb", ["train", "eval"])
 def test_the_name_is_that_of_the_run_folder_before_the_suffix_of_a_limit(
     run, tiny, verb

@@ -296,6 +296,25 @@ def test_a_limited_set_takes_its_features_from_the_whole_set(tmp_path, caplog):
         np.testing.assert_array_equal(new.read([0, 1, 2]), old.read([0, 1, 2]))
 
 
+def test_a_limit_extracts_the_limited_part_of_a_further_set_alone(tmp_path):
+    folder = tmp_path / "tiny"
+    write_photos(folder / "photos", ["0.png", "1.png"], 18, "broken.png")
+    photos = [
+        Photo(f"{n}.png", f"photos/{n}.png", "train", ("a photo",)) for n in range(2)
+    ]
+    manifest.write_manifest(folder / "manifest.jsonl", photos)
+    shutil.copytree(folder, tmp_path / "more")
+    for name in ("tiny", "more"):
+        first = dataclasses.replace(photos[0], path=tmp_path / name / photos[0].path)
+        path = tmp_path / f"{name}-first-1" / "manifest.jsonl"
+        manifest.write_manifest(path, [first])
+    limited = limit_experiment(experiment(also={"more": 1.0}), 1)
+    reports = extract(limited, tmp_path, progress=False)
+    extracted = {report.path.parent.name: report.extracted for report in reports}
+    assert extracted == {"tiny-first-1": 1, "more-first-1": 1}
+    assert not list((tmp_path / "more").glob("*.h5"))
+
+
 @pytest.mark.nightly
 def test_a_limited_set_of_another_encoder_is_extracted(tmp_path):
     photos = prepare(tmp_path)

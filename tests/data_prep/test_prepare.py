@@ -23,7 +23,7 @@ from data_prep.scenes.scenes import SIDE
 from show_attend_tell.config.experiments import limit_experiment
 from show_attend_tell.config.settings import DataSettings
 from show_attend_tell.data import manifest
-from show_attend_tell.data.splits import vocabulary_path
+from show_attend_tell.data.splits import read_photos, vocabulary_path
 from show_attend_tell.data.vocabulary import SPECIAL, Vocabulary
 from show_attend_tell.runtime.errors import DataError
 from show_attend_tell.runtime.files import locked
@@ -131,6 +131,32 @@ def test_a_limited_set_without_a_data_folder_is_a_part_of_the_prepared_one(
     other = limit_experiment(an_experiment("flickr8k", name="other"), 1)
     with refused(DataError, "pass the folder with --data"):
         prepare(other, None, tmp_path / "work", limit=1)
+
+
+def test_a_limit_holds_for_further_sets_too(prepare_flickr8k, tmp_path):
+    work = tmp_path / "work"
+    prepare_flickr8k()
+    prepare_flickr8k(name="more")
+    both = limit_experiment(an_experiment("flickr8k", also={"more": 0.5}), 1)
+    more = limit_experiment(an_experiment("flickr8k", name="more"), 1)
+    assert both.data.also == {"more-first-1": 0.5}
+    message = (
+        r"more-first-1/manifest\.jsonl: no such manifest; prepare the data set 'more' "
+        r"first, by `prepare --set data.name=more --set data.also=\{\} --limit 1`"
+    )
+    with refused(DataError, message):
+        prepare(both, None, work, limit=1)
+    assert not (work / "tiny-first-1").exists()
+    prepare(more, None, work, limit=1)
+    report = prepare(both, None, work, limit=1)
+    words = Vocabulary.load(report.folder / "vocabulary+more-first-1.json").words
+    assert words[4:] == ("a", "cat", "runs")
+    assert [
+        photo.id for photo in read_photos(both, work) if photo.split == "train"
+    ] == [
+        "cat.jpg",
+        "more-first-1/cat.jpg",
+    ]
 
 
 def test_the_vocabulary_with_punctuation_is_a_file_of_its_own(
@@ -317,6 +343,16 @@ def test_a_source_without_a_folder_is_one_line(tmp_path, source):
     message = f"`data` must be the folder of {source}'s files.*pass the folder with"
     with pytest.raises(DataError, match=message):
         prepare(experiment, None, tmp_path / "work")
+
+
+def test_photos_whose_captions_are_all_absent_are_counted(tmp_path):
+    make_file(tmp_path / "data" / "a.jpg")
+    for split in ("train", "val"):
+        name = f"captions_{split}2014.json"
+        make_file(tmp_path / "data" / name, coco_json({}))
+    message = "no photo has captions: .*have no caption and are in no list: 1; check"
+    with refused(DataError, message):
+        prepare(an_experiment("coco"), tmp_path / "data", tmp_path / "work")
 
 
 def test_coco_photos_are_unpacked_from_both_archives(tmp_path):

@@ -258,6 +258,14 @@ def test_a_row_is_trained_and_each_seed_evaluated(tmp_path, monkeypatch):
     assert "| `a` | 2 | - | not measured; 3 min |" in text
 
 
+def make_files(data, *names):
+    """Write empty files to a prepared folder below the working folder."""
+    folder = Path("prepared") / data
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        (folder / name).touch()
+
+
 @pytest.mark.parametrize(
     ("mirror", "verbs"),
     [("false", ["train", "eval"]), ("true", ["features", "train", "eval"])],
@@ -266,8 +274,8 @@ def test_absent_features_of_mirrored_photos_are_extracted(
     tmp_path, monkeypatch, mirror, verbs
 ):
     monkeypatch.chdir(tmp_path)
-    Path("prepared/flickr8k").mkdir(parents=True)
-    Path("prepared/flickr8k/features-VGG16-block5_conv3.h5").touch()
+    make_files("flickr8k", "manifest.jsonl", "vocabulary.json")
+    make_files("flickr8k", "features-VGG16-block5_conv3.h5")
     called = []
 
     def run(verb, arguments):
@@ -285,23 +293,36 @@ def test_absent_features_of_mirrored_photos_are_extracted(
 
 
 @pytest.mark.parametrize(
-    ("experiment", "file"),
-    [("flickr8k_transformer", ".prepare.lock"), ("read_words", "words.jsonl")],
+    ("experiment", "files", "prepared"),
+    [
+        ("flickr8k_transformer", [".prepare.lock"], False),
+        ("flickr8k_transformer", ["problems.txt"], False),  # refused
+        ("flickr8k_transformer", ["vocabulary.json"], False),  # interrupted
+        ("flickr8k_transformer", ["manifest.jsonl"], False),
+        ("flickr8k_transformer", ["manifest.jsonl", "vocabulary.json"], True),
+        ("flickr8k_paper", ["manifest.jsonl", "vocabulary.json"], False),
+        ("flickr8k_paper", ["manifest.jsonl", "vocabulary-keep.json"], True),
+        ("ram_mnist", [], False),
+        ("ram_mnist", ["digits.npz"], True),
+        ("ram_own_pictures", ["problems.txt"], False),
+        ("ram_own_pictures", ["pictures.npz"], True),
+        ("read_iiit5k", ["words.npy"], False),  # interrupted
+        ("read_iiit5k", ["words.npy", "words.jsonl"], True),
+        ("read_words", ["words.jsonl"], False),
+    ],
 )
 def test_data_are_prepared_unless_they_are_those_of_the_row(
-    tmp_path, monkeypatch, experiment, file
+    tmp_path, monkeypatch, experiment, files, prepared
 ):
     require_experiment(experiment)
     monkeypatch.chdir(tmp_path)
-    folder = Path("prepared") / load_experiment(experiment).data.name
-    folder.mkdir(parents=True)
-    (folder / file).touch()
+    make_files(load_experiment(experiment).data.name, *files)
     called = []
     monkeypatch.setitem(
         vars(reproduction), "_run", lambda verb, _: called.append(verb) or verb
     )
     reproduction.run_row("a", {"a": {"experiment": experiment}}, [1])
-    assert called[0] == "prepare"
+    assert ("prepare" in called) == (not prepared)
 
 
 @pytest.fixture

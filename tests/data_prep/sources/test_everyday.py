@@ -4,11 +4,14 @@ import json
 
 import pytest
 from data_prep_files import JPEG, an_experiment, coco_json, make_file
+from refusals import refused
 
 from data_prep.prepare import prepare
 from data_prep.sources import everyday
 from data_prep.sources.everyday import caption_digest, read_list
+from show_attend_tell.config.experiments import limit_experiment
 from show_attend_tell.data.manifest import read_manifest
+from show_attend_tell.evaluation.pointing import read_boxes
 from show_attend_tell.runtime.errors import DataError
 
 TRAIN = {
@@ -88,25 +91,134 @@ def test_without_flickr30k_and_pascal_the_others_are_prepared(data, tmp_path):
     assert any(note.startswith("pascal: 1 listed") for note in report.problems.notes)
 
 
+VAL_IMAGE = {
+    "id": 71,
+    "file_name": "COCO_val2014_000000000071.jpg",
+    "width": 200,
+    "height": 100,
+}
+PERSON = {"image_id": 71, "category_id": 1}
+BOX = {**PERSON, "bbox": [20, 10, 100, 50]}
+
+
+def make_instances(data, *annotations, images=(VAL_IMAGE,)):
+    content = json.dumps({"images": images, "annotations": annotations})
+    return make_file(data / "coco" / "instances_val2014.json", content)
+
+
+def boxes_file(tmp_path, name="tiny"):
+    return tmp_path / "work" / name / "people_boxes.jsonl"
+
+
 def test_boxes_of_people_are_those_of_validation_photos(data, tmp_path):
-    image = {"file_name": "COCO_val2014_000000000071.jpg", "width": 200, "height": 100}
     other = {"file_name": "COCO_train2014_000000000009.jpg", "width": 10, "height": 10}
-    boxes = [
-        {"image_id": 71, "category_id": 1, "bbox": [20, 10, 100, 50]},
+    make_instances(
+        data,
+        BOX,
         {"image_id": 71, "category_id": 18, "bbox": [0, 0, 9, 9]},  # a dog
         {"image_id": 9, "category_id": 1, "bbox": [0, 0, 9, 9]},
-        {"image_id": 71, "category_id": 1, "bbox": [1, 2]},
-    ]
-    images = [{"id": 71, **image}, {"id": 9, **other}]
-    content = json.dumps({"images": images, "annotations": boxes})
-    make_file(data / "coco" / "instances_val2014.json", content)
-    report = prepared(data, tmp_path)
-    file = tmp_path / "work" / "tiny" / "people_boxes.jsonl"
-    assert json.loads(file.read_text()) == {
-        "file": image["file_name"],
+        images=[VAL_IMAGE, {"id": 9, **other}],
+    )
+    report = prepared(data, tmp_path, on_problem="refuse")
+    assert json.loads(boxes_file(tmp_path).read_text()) == {
+        "file": VAL_IMAGE["file_name"],
         "people": [[0.1, 0.1, 0.6, 0.6]],
     }
     assert any("boxes of people in 1 validation photo" in x for x in report.lines())
+
+
+@pytest.mark.parametrize("bbox", [[1, 2], [1, 2, 3, "4"], [1, 2, 3, 10**400]])
+def test_a_malformed_box_is_a_problem_of_the_preparation(data, tmp_path, bbox):
+    make_instances(data, BOX, {**PERSON, "bbox": bbox})
+    report = prepared(data, tmp_path)
+    (problem,) = report.problems.names("malformed line")
+    assert problem.endswith("instances_val2014.json: a box of 71")
+    assert len(read_boxes(boxes_file(tmp_path), [VAL_IMAGE["file_name"]])) == 1
+    (tmp_path / "work" / "tiny" / "manifest.jsonl").unlink()
+    with refused(DataError, "refused because of 1 problem: malformed line"):
+        prepared(data, tmp_path, on_problem="refuse")
+    assert not (tmp_path / "work" / "tiny" / "manifest.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    "bbox",
+    [
+        [20, 10, 0.004, 50],  # equal after rounding
+        [20, 100, 9, 9],  # below the photo
+        [20, 10, -9, 9],
+    ],
+)
+def test_a_box_without_area_is_left_out_and_counted(data, tmp_path, bbox):
+    make_instances(data, {**PERSON, "bbox": bbox}, BOX)
+    report = prepared(data, tmp_path, on_problem="refuse")
+    boxes = read_boxes(boxes_file(tmp_path), [VAL_IMAGE["file_name"]])
+    assert [*boxes.values()] == [[(0.1, 0.1, 0.6, 0.6)]]
+    assert any("inside their photo: 1" in note for note in report.problems.notes)
+
+
+def test_boxes_of_an_earlier_preparation_are_removed(data, tmp_path):
+    instances = make_instances(data, BOX)
+    prepared(data, tmp_path)
+    assert boxes_file(tmp_path).exists()
+    instances.unlink()
+    prepared(data, tmp_path)
+    assert not boxes_file(tmp_path).exists()
+
+
+@pytest.fixture
+def two_validation_photos(data, monkeypatch):
+    """Photo 34 is a validation photo too, and comes before photo 71."""
+    lines = [*everyday.read_list(), everyday.Listed("val", "coco", "34")]
+    monkeypatch.setattr(everyday, "read_list", lambda: lines)
+    first = {**VAL_IMAGE, "id": 34, "file_name": "COCO_train2014_000000000034.jpg"}
+    images = [first, VAL_IMAGE]
+    make_instances(data, BOX, {**BOX, "image_id": 34}, images=images)
+    return [image["file_name"] for image in images]
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_limited_set_has_the_boxes_of_its_own_photos(
+    data, tmp_path, two_validation_photos, whole
+):
+    if whole:
+        prepared(data, tmp_path)
+        assert len(boxes_file(tmp_path).read_text().splitlines()) == 2
+    limited = limit_experiment(an_experiment("everyday"), 1)
+    report = prepare(limited, None if whole else data, tmp_path / "work", limit=1)
+    assert {k: v["photos"] for k, v in report.counts.items()} == {"train": 1, "val": 1}
+    boxes = read_boxes(boxes_file(tmp_path, "tiny-first-1"), two_validation_photos)
+    assert [*boxes] == two_validation_photos[:1]
+
+
+def test_a_limited_set_of_a_whole_one_without_boxes_has_none(data, tmp_path):
+    prepared(data, tmp_path)
+    limited = limit_experiment(an_experiment("everyday"), 1)
+    prepare(limited, None, tmp_path / "work", limit=1)
+    assert not boxes_file(tmp_path, "tiny-first-1").exists()
+
+
+@pytest.mark.parametrize(
+    "line", ["{", "[]", '{"file": "a.jpg", "people": 3}', "\udcff"]
+)
+def test_malformed_boxes_of_the_whole_set_are_named(data, tmp_path, line):
+    make_instances(data, BOX)
+    prepared(data, tmp_path)
+    make_file(boxes_file(tmp_path), line.encode("utf-8", "surrogateescape"))
+    limited = limit_experiment(an_experiment("everyday"), 1)
+    with refused(DataError, "tiny/people_boxes.jsonl.*prepare the whole data set agai"):
+        prepare(limited, None, tmp_path / "work", limit=1)
+    assert not (tmp_path / "work" / "tiny-first-1").exists()
+
+
+def test_without_a_listed_photo_the_message_counts_what_is_absent(data, tmp_path):
+    for photo in data.rglob("*.jpg"):
+        photo.rename(photo.with_suffix(".packed"))
+    message = "no photo of everyday_photos.txt .*coco: 3 listed photos left out.*; add"
+    with refused(DataError, message):
+        prepared(data, tmp_path)
+    make_file(data / "another.jpg")
+    with refused(DataError, message):
+        prepared(data, tmp_path)
 
 
 def test_without_cocos_annotations_the_message_says_where_they_are(data, tmp_path):
