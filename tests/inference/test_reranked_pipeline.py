@@ -56,6 +56,21 @@ def reranked(pipeline, file):
     return load(pipeline.file, reranker=file)
 
 
+def test_the_reranker_of_the_default_model_ranks_the_captions_of_the_lstm(tmp_path):
+    photo = tmp_path / "photo.png"
+    photo.write_bytes(photo_bytes(3))
+    alone = load("shipped-lstm").caption(photo, beam=10)
+    ranked = load("shipped-lstm", reranker="shipped").caption(photo, beam=10)
+    found = {one.text: one.score for one in (alone, *alone.alternatives)}
+    again = {one.text: one.score for one in (ranked, *ranked.alternatives)}
+    assert found.keys() == again.keys()
+    assert all(again[text] > found[text] for text in found)  # by w E
+    assert alone.confidence is not None
+    assert ranked.confidence is None  # it is calibrated without a reranker
+    with refused(ModelFileError, "another vocabulary"):
+        load("flickr8k-lstm", reranker="shipped")
+
+
 @pytest.fixture
 def photos(tmp_path):
     folder = tmp_path / "photos"
