@@ -5,6 +5,8 @@ import pytest
 from show_attend_tell.data.manifest import Photo
 from show_attend_tell.evaluation.report import score_photos
 
+pytestmark = pytest.mark.usefixtures("no_java")
+
 
 def scores_of(pairs):
     """The scores of captions; a pair is a caption and those of the photo by people."""
