@@ -498,12 +498,13 @@ def load(
     """
     names = [model] if isinstance(model, str | os.PathLike) else list(model)
     files = [model_path(os.fspath(name), Path(runs)) for name in names]
+    ranked_by = reranker_file(reranker)
     engine_named = functools.partial(
         load_engine,
         files,
         None if encoder_weights is None else os.fspath(encoder_weights),
         mirror,
-        reranker_file(reranker),
+        ranked_by,
     )
     loaded = engine_named(engine)
     # A calibration holds for the captions of one model, without a mirror image.
@@ -519,7 +520,7 @@ def load(
         absolute[0] if alone else absolute,
         _absolute(encoder_weights),
         mirror=mirror,
-        reranker=_absolute(reranker_file(reranker)),
+        reranker=_absolute(ranked_by),
         engine=engine,
     )
     return CaptioningPipeline(

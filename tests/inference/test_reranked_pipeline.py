@@ -11,6 +11,7 @@ from tiny_pipeline import photo_bytes
 from show_attend_tell.inference.batch import caption_into_file, made_by
 from show_attend_tell.inference.pipeline import load
 from show_attend_tell.inference.request import CaptionRequest
+from show_attend_tell.models.pretrained import reranker_file, shipped_model
 from show_attend_tell.reference.reranker import (
     descriptors,
     load_reranker,
@@ -69,6 +70,13 @@ def test_the_reranker_of_the_default_model_ranks_the_captions_of_the_lstm(tmp_pa
     assert ranked.confidence is None  # it is calibrated without a reranker
     with refused(ModelFileError, "another vocabulary"):
         load("flickr8k-lstm", reranker="shipped")
+
+
+def test_names_of_packaged_models_name_rerankers_and_other_names_stay():
+    assert reranker_file("shipped") == str(shipped_model())
+    assert reranker_file("reranker.safetensors") == "reranker.safetensors"
+    assert reranker_file("none") == "none"
+    assert reranker_file(None) is None
 
 
 @pytest.fixture
