@@ -112,7 +112,8 @@ def read_boxes(path: str | Path, photo_ids: Collection[str]) -> dict[str, list[B
             photo, or no line is of these photos.
     """
     with reading(path, EvaluationError, "name a JSON Lines file of boxes"):
-        lines = read_text_bytes(path).decode("utf-8-sig").splitlines()
+        # Not by splitlines: a file's name may contain U+2028, which it splits at.
+        lines = read_text_bytes(path).decode("utf-8-sig").split("\n")
     boxes: dict[str, list[Box]] = {}
     for number, line in enumerate(lines, start=1):
         if not line.strip():

@@ -125,10 +125,12 @@ def row(file="a.png", people=((0, 0, 1, 1),)) -> str:
 
 def test_boxes_of_the_photos_are_read_and_other_photos_ignored(tmp_path):
     path = tmp_path / "people.jsonl"
-    lines = [row(), row("photos/b.png", []), "", row("c.png")]
+    separator = "\u2028"  # a character of names, at which str.splitlines splits
+    unescaped = f'{{"file": "{separator}.png", "people": []}}'
+    lines = [row(), row("photos/b.png", []), "", row("c.png"), unescaped]
     path.write_text("\n".join(lines), encoding="utf-8")
-    found = read_boxes(path, ["a.png", "b.png"])
-    assert found == {"a.png": [(0, 0, 1, 1)], "b.png": []}
+    found = read_boxes(path, ["a.png", "b.png", f"{separator}.png"])
+    assert found == {"a.png": [(0, 0, 1, 1)], "b.png": [], f"{separator}.png": []}
 
 
 @pytest.mark.parametrize(
