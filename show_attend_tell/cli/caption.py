@@ -22,6 +22,7 @@ from show_attend_tell.cli.options import (
     print_failures,
     request_options,
     require_cluster,
+    require_photos_kept,
 )
 from show_attend_tell.runtime.errors import plural
 
@@ -172,9 +173,12 @@ def caption(
         # Captions of an earlier run have no details.
         if writer and not prints_details and request.min_confidence is None:
             photos = _print_present(writer, photos, request.tags)
+        inputs = _inputs(photos, request)
+        if attention is not None:
+            require_photos_kept(attention, inputs, formats)
         failed = _print_captions(
             pipeline,
-            _results(pipeline, photos, request, writer),
+            _results(pipeline, inputs, request, writer),
             as_json=as_json,
             attention=attention,
             formats=formats,
@@ -214,14 +218,19 @@ def _metadata_writer(pipeline, request, overwrite):
     )
 
 
-def _results(pipeline, photos, request, writer) -> Iterator:
-    """Yield the results of photos; write their metadata on the way."""
-    from show_attend_tell.inference.photos import Failure, find_photos, to_input
+def _inputs(photos, request) -> list:
+    """Return the photos to caption, and Failures."""
+    from show_attend_tell.inference.photos import find_photos, to_input
 
     if request.region is None:
-        inputs = list(find_photos(photos))
-    else:
-        inputs = [to_input(photos[0])]
+        return list(find_photos(photos))
+    return [to_input(photos[0])]
+
+
+def _results(pipeline, inputs, request, writer) -> Iterator:
+    """Yield the results of photos; write their metadata on the way."""
+    from show_attend_tell.inference.photos import Failure
+
     results = pipeline.caption_inputs(inputs, request)
     if writer is None:
         yield from results

@@ -112,6 +112,10 @@ def export(model, form, out, encoder_weights, beam, accept_imagenet) -> None:
         raise click.UsageError(
             f"--format {form} cannot be combined with --encoder-weights."
         )
+    if smaller and out.suffix.lower() != ".safetensors":
+        raise click.UsageError(
+            f"--out of --format {form} must end in .safetensors. Received: {out}."
+        )
     if not smaller and accept_imagenet:
         raise click.UsageError(
             f"--format {form} cannot be combined with --accept-imagenet."

@@ -67,6 +67,25 @@ class LocalPath(click.Path):
 PATH = LocalPath(path_type=Path, readable=False)  # unreadable photos are listed
 
 
+class PagePath(LocalPath):
+    """The file of a page.
+
+    Another ending is wrong usage: in ``--html *.jpg`` it is a photo, which the page
+    would replace.
+    """
+
+    def convert(self, value, parameter, context):
+        """Return the path."""
+        path = super().convert(value, parameter, context)
+        if path.suffix.lower() not in (".html", ".htm"):
+            self.fail(
+                f"must end in .html. Received: {in_one_line(path)}; name the page.",
+                parameter,
+                context,
+            )
+        return path
+
+
 class FilesVerb(Verb):
     """A verb whose arguments are files, whose names may begin with a dash."""
 
@@ -148,7 +167,7 @@ attention_option = click.option(
 page_option = click.option(
     "--html",
     "page",
-    type=PATH,
+    type=PagePath(path_type=Path, readable=False, dir_okay=False),
     metavar="FILE",
     help="Write one HTML page that shows the attention of each word or character.",
 )
@@ -192,6 +211,29 @@ def require_jax() -> None:
             f"{chosen_backend()}; run pip install 'show-attend-tell[jax,cluster]', and "
             "set KERAS_BACKEND=jax"
         )
+
+
+def require_photos_kept(
+    folder: Path, photos: Iterable[object], formats: Iterable[str]
+) -> None:
+    """Raise a usage error if a figure of --attention could replace one of the photos.
+
+    Args:
+        folder: folder of the figures.
+        photos: photos of the command; only paths matter.
+        formats: formats of the figures, which are the endings of their files.
+    """
+    endings = tuple(f".{kind}" for kind in formats)
+    folder = folder.resolve()
+    for photo in photos:
+        if not isinstance(photo, Path) or photo.suffix.lower() not in endings:
+            continue
+        if photo.parent.resolve() == folder:
+            raise click.UsageError(
+                "--attention must be another folder than that of photos in the "
+                f"figures' format. Received: {in_one_line(folder)}, which has "
+                f"{in_one_line(photo.name)}; name another folder."
+            )
 
 
 def in_one_line(path) -> str:

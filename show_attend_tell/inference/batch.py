@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from show_attend_tell.inference.gallery import readable, write_gallery
+from show_attend_tell.inference.gallery import readable, require_gallery, write_gallery
 from show_attend_tell.inference.journal import Journal, Row, caption_row, tag_names
 from show_attend_tell.inference.metadata import MetadataWriter
 from show_attend_tell.inference.photos import Failure, find_photos, photo_key
@@ -117,7 +117,8 @@ def caption_into_file(
     Raises:
         CaptionError: the ending of `out` is unknown, the pipeline has no file, or see
             :meth:`CaptioningPipeline.caption_photos`; or see
-            :class:`~show_attend_tell.inference.journal.Journal` and
+            :class:`~show_attend_tell.inference.journal.Journal`,
+            :func:`~show_attend_tell.inference.gallery.require_gallery` and
             :func:`~show_attend_tell.inference.table.require_replaceable`; or all photos
             of a folder are gone, and `prune` would remove all its rows.
     """
@@ -131,6 +132,8 @@ def caption_into_file(
     request = request or CaptionRequest()
     pipeline.require_calibration(request)
     kind = out.suffix.lower()
+    if kind in _GALLERIES:
+        require_gallery(out)
     journal_file = out if kind == ".jsonl" else out.with_suffix(".jsonl")
     named = [Path(path) for path in paths]
     photos = distinct_photos(find_photos(named))

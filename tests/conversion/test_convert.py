@@ -284,7 +284,7 @@ def test_every_command_names_convert_for_an_old_path(rng, tmp_path, capsys):
         ("caption", "--reranker", tmp_path / "x.npz", photo),
         ("caption", "--encoder-weights", tmp_path / "x.weights.h5", photo),
         ("demo", file, "--port", "0"),
-        ("export", file, "--format", "half", "--out", tmp_path / "out"),
+        ("export", file, "--format", "half", "--out", tmp_path / "out.safetensors"),
         ("export", file, "--format", "onnx", "--out", tmp_path / "out"),
         ("eval", "-e", "scenes", "--model", file, "--work", tmp_path),
         ("calibrate", "-e", "scenes", "--model", file, "--work", tmp_path),

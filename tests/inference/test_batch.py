@@ -270,6 +270,27 @@ def test_a_pipeline_without_a_file_is_refused(pipeline, folder, tmp_path):
         caption_into_file(unsaved, [folder], tmp_path / "captions.jsonl")
 
 
+def test_a_page_of_somebody_else_is_kept_and_one_of_captions_replaced(
+    run, folder, tmp_path
+):
+    page = tmp_path / "index.html"
+    page.write_text("<title>My own page</title>", encoding="utf-8")
+    code, _, err = run(folder, "--out", page)
+    assert code == 1
+    assert "must be absent, or a page of captions. Received: another file" in err
+    assert page.read_text(encoding="utf-8") == "<title>My own page</title>"
+    assert not page.with_suffix(".jsonl").exists()
+    for before in (None, "", "Captions of 1 photo"):
+        page.unlink(missing_ok=True)
+        if before is not None:
+            page.write_text(before and f"<title>{before}</title>", encoding="utf-8")
+        run(folder, "--out", page)
+        assert "<title>Captions of " in page.read_text(encoding="utf-8")
+    page.unlink()
+    page.mkdir()
+    assert "Received: a folder" in run(folder, "--out", page)[2]
+
+
 @pytest.mark.parametrize("out", ["captions.txt", "captions"])
 def test_an_unknown_ending_is_refused_before_any_work(run, folder, tmp_path, out):
     code, _, err = run(folder, "--out", tmp_path / out)

@@ -66,6 +66,24 @@ def test_figures_are_named_after_every_name(run, named, tmp_path):
     assert sorted(os.listdir(figures)) == sorted(names)
 
 
+def test_a_figure_replaces_no_photo(run, photo, tmp_path):
+    content = photo.read_bytes()
+    own = tmp_path / "own"
+    own.mkdir()
+    copies = [own / "a.png", own / "b.PNG"]
+    for copy in copies:
+        shutil.copy(photo, copy)
+    for figures in (own, tmp_path / "absent" / os.pardir / "own"):
+        # The figure of the other folder's photo would be the first to replace one.
+        code, _, err = run("--attention", figures, photo, own)
+        assert code == 2
+        assert "--attention must be another folder" in " ".join(err.split())
+    assert sorted(own.iterdir()) == copies
+    # A figure in another format replaces no photo.
+    assert run("--attention", own, "--format", "pdf", own)[0] == 0
+    assert [copy.read_bytes() for copy in copies] == [content, content]
+
+
 @pytest.fixture
 def closed(photo):
     """A folder in which this user may not write, with a photo beside it."""

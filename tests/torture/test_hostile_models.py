@@ -90,7 +90,8 @@ def test_hostile_models_are_refused(world, tmp_path, guard, engine):
     arguments = ["caption", "--engine", engine, "--model", str(path), photo]
     shutil.copy(world.model, path)
     if engine == "sibling":
-        arguments = ["export", str(path), "--format", "half", "--out", tmp_path / "x"]
+        out = str(tmp_path / "x.safetensors")
+        arguments = ["export", str(path), "--format", "half", "--out", out]
         pytest.importorskip("tiny_digits").tiny_ram().save(path)
     reason = f"{path}: cannot be read as a model"
     files = hostile_files(path, *unpacked(path), guard.canaries)

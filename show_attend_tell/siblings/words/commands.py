@@ -11,8 +11,11 @@ from show_attend_tell.cli.options import (
     attention_option,
     page_option,
     print_failures,
+    require_photos_kept,
 )
 from show_attend_tell.runtime.keras_startup import start_keras
+
+_FORMATS = ("png",)  # of figures
 
 evaluation_lexicon = click.Option(
     ["--lexicon"],
@@ -95,7 +98,10 @@ def _print_words(search, crops, attention, page) -> bool:
     for name, target in (("attention", attention), ("html", page)):
         if target is not None:
             require_places(search.model, name)
-    results = read_files(search, list(find_photos(crops)))
+    inputs = list(find_photos(crops))
+    if attention is not None:
+        require_photos_kept(attention, inputs, _FORMATS)
+    results = read_files(search, inputs)
     if page is not None:
         from show_attend_tell.inference.visualization.pages import write_attention_page
 
@@ -106,7 +112,7 @@ def _print_words(search, crops, attention, page) -> bool:
             draw_figures,
         )
 
-        drawn = draw_figures(results, attention, {"": draw_reading}, ("png",))
+        drawn = draw_figures(results, attention, {"": draw_reading}, _FORMATS)
     return print_results(
         drawn,
         lambda reading: f"{reading.word} (p {reading.probability:.3f})",

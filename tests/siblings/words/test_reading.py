@@ -118,7 +118,8 @@ def test_attention_of_a_model_without_places_is_an_error(
 ):
     path = tmp_path / "features.safetensors"
     Reader(settings_of({"decoder": "rnn1"})).save(path)
-    arguments = (folder, "--model", path, f"--{option}", tmp_path / "f")
+    target = tmp_path / ("f.html" if option == "html" else "f")
+    arguments = (folder, "--model", path, f"--{option}", target)
     assert exit_code("read", *arguments) == 1
     assert f"`{option}` needs a model that attends to places" in capsys.readouterr().err
 
