@@ -43,7 +43,14 @@ FORMATS = ("text", "markdown", "csv")
 DEFAULT_METRICS = ("BLEU-1", "BLEU-4", "METEOR", "CIDEr")
 _SEED = re.compile(r"-seed-\d+(?=$|/|\.safetensors$)")
 # Decoding settings that the runs of a row share.
-_DECODING = ("beam", "length_normalisation", "max_words", "allow_unknown", "locations")
+_DECODING = (
+    "temperature",
+    "beam",
+    "length_normalisation",
+    "max_words",
+    "allow_unknown",
+    "locations",
+)
 
 
 @dataclass(frozen=True)
@@ -76,13 +83,19 @@ class _Run:
         return (self.experiment.training.seed,)
 
     @property
+    def method(self) -> object:
+        """The method of decoding, which scores of version 0.3 do not record."""
+        return self.scores.get("method", "beam")
+
+    @property
     def key(self) -> object:
         """Everything but name and seed: evaluations of equal keys share a row."""
         tables = experiment_to_dict(self.experiment)
         training = {k: v for k, v in tables["training"].items() if k != "seed"}
         training["init_from"] = _SEED.sub("", training["init_from"])
         tables |= {"name": "", "training": training}
-        return tables, self.suffix, [self.scores.get(name) for name in _DECODING]
+        decoding = [self.scores.get(name) for name in _DECODING]
+        return tables, self.suffix, self.method, decoding
 
     @property
     def settings(self) -> dict[str, object]:
@@ -93,6 +106,7 @@ class _Run:
         for table, values in experiment_to_dict(self.experiment).items():
             if isinstance(values, dict):
                 settings |= {f"{table}.{key}": value for key, value in values.items()}
+        settings["decoding.method"] = self.method
         for name in _DECODING:
             if name in self.scores:  # as eval was asked to
                 settings[f"decoding.{name}"] = self.scores[name]

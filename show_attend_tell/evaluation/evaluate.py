@@ -45,6 +45,7 @@ from show_attend_tell.models.pretrained import model_path, reranker_file
 from show_attend_tell.models.saving import load_generator
 from show_attend_tell.runtime.errors import DataError, EvaluationError
 from show_attend_tell.runtime.progress import progress_bar
+from show_attend_tell.runtime.untrusted import parse_json
 
 _DIGITS = 6  # decimals of log-probabilities in files
 
@@ -93,8 +94,9 @@ def evaluate(
     ``image_id``, ``caption`` and ``log_prob`` (nats), and then ``scores.json``. These
     names are for the run's own model with the experiment's decoding. Otherwise both
     contain the differences, in this order: ``-beam-<n>``, ``-model-<file or run>`` or
-    ``-ensemble-<n>``, ``-mirror``, ``-reranked``, and ``decoding.locations`` if it is
-    not ``expected``: ``scores-likeliest.json``, ``scores-sampled-seed-3.json``.
+    ``-ensemble-<n>``, ``-mirror``, ``-reranked`` by the reranker in the model's file or
+    ``-reranked-by-<file>``, and ``decoding.locations`` if it is not ``expected``:
+    ``scores-likeliest.json``, ``scores-sampled-seed-3.json``.
 
     Args:
         experiment: the experiment; its decoding settings are used.
@@ -116,8 +118,10 @@ def evaluate(
             where attention points at words such as "man".
 
     Raises:
-        EvaluationError: `beam` is below 1, or the boxes cannot be read; or the
-            captions, which are already saved, cannot be scored.
+        EvaluationError: `beam` is below 1, or has no effect with the experiment's
+            ``decoding.method``; or the boxes cannot be read; or the files have the
+            scores of another model of the same name; or the captions, which are
+            already saved, cannot be scored.
         ModelFileError, DataError: the model or the prepared data are absent, or do not
             fit each other.
     """
@@ -125,6 +129,11 @@ def evaluate(
     if beam is not None:
         if beam < 1:
             raise EvaluationError(f"`beam` must be at least 1. Received: {beam}")
+        if decoding.method != "beam":
+            raise EvaluationError(
+                f"`beam` has no effect with decoding.method = {decoding.method!r}. "
+                f"Received: {beam}; leave it out, or set decoding.method = 'beam'"
+            )
         decoding = dataclasses.replace(decoding, beam=beam)
     folder = Path(runs_folder) / experiment.name
     own_model = folder / runs.MODEL
@@ -134,6 +143,16 @@ def evaluate(
     split, photos = _photos_of_split(experiment, work, split)
     generator = load_generator(files, mirror, reranker_file(reranker))
     ranked_by = generator.reranker_file(decoding)
+    parts = _name_parts(experiment, decoding, files, own_model)
+    if mirror:
+        parts.append("mirror")
+    if ranked_by is not None:
+        given = "" if reranker is None else f"-by-{_file_name(Path(reranker))}"
+        parts.append(f"reranked{given}")
+    parts += location_parts(decoding)
+    suffix = "".join(f"-{part}" for part in parts)
+    if model is not None and len(files) == 1:
+        _require_same_model(folder / f"scores{suffix}.json", files[0])
     identity = generator.encoder_identity
     with contextlib.ExitStack() as stack:
         features = open_features(experiment, work, identity=identity)
@@ -153,13 +172,6 @@ def evaluate(
         generated = _generate(generator, reader, data, decoding, people, progress)
     seconds = round(time.monotonic() - started, 1)
 
-    parts = _name_parts(experiment, decoding, files, own_model)
-    if mirror:
-        parts.append("mirror")
-    if ranked_by is not None:
-        parts.append("reranked")
-    parts += location_parts(decoding)
-    suffix = "".join(f"-{part}" for part in parts)
     folder.mkdir(parents=True, exist_ok=True)
     captions = generated.captions
     log_probs = [round(log_prob, _DIGITS) for log_prob in generated.log_probs]
@@ -170,7 +182,7 @@ def evaluate(
     runs.write_json(folder / f"captions-{split}{suffix}.json", entries)
 
     origin = _experiment_record(experiment, folder)
-    origin["model"] = ", ".join(map(str, files))
+    origin["model"] = _listed(files)
     if mirror:
         origin["mirror"] = True
     if ranked_by is not None:
@@ -213,8 +225,36 @@ def _name_parts(
         parts.append(f"ensemble-{len(files)}")
     elif files[0].resolve() != own_model.resolve():
         named = files[0] if files[0].name != runs.MODEL else files[0].parent
-        parts.append(f"model-{named.stem}")
+        parts.append(f"model-{_file_name(named)}")
     return parts
+
+
+def _file_name(path: Path) -> str:
+    """Return the name of a model or a run folder; a run's name may contain a dot."""
+    return path.name.removesuffix(".safetensors")
+
+
+def _listed(files: Sequence[Path]) -> str:
+    return ", ".join(map(str, files))
+
+
+def _require_same_model(scores: Path, file: Path) -> None:
+    """Raise an EvaluationError if `scores` has those of another model that is present.
+
+    Models of one name in different folders have the same file of scores.
+    """
+    try:
+        saved = parse_json(scores.read_bytes())
+    except (OSError, ValueError):
+        return  # absent or damaged: replaced
+    before = saved.get("model") if isinstance(saved, dict) else None
+    if not isinstance(before, str) or not Path(before).is_file():
+        return
+    if Path(before).resolve() != file.resolve():
+        raise EvaluationError(
+            f"{scores}: has the scores of {before}, a model of the same name as "
+            f"{file}; rename one of the models, or remove the file"
+        )
 
 
 def score_file(

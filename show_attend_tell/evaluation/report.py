@@ -208,10 +208,15 @@ def _names_people(captions: Iterable[str]) -> bool:
 
 def decoding_record(decoding: DecodingSettings) -> dict[str, object]:
     """Return the decoding settings that ``scores.json`` records."""
-    ranked = decoding.method == "beam" and decoding.beam > 1
-    seed = {"seed": decoding.seed} if decoding.locations == "sampled" else {}
+    searches = decoding.method == "beam"
+    ranked = searches and decoding.beam > 1
+    words = {"temperature": decoding.temperature} if decoding.method == "sample" else {}
+    is_random = decoding.method == "sample" or decoding.locations == "sampled"
+    seed = {"seed": decoding.seed} if is_random else {}
     return {
-        "beam": decoding.beam,
+        "method": decoding.method,
+        **words,
+        "beam": decoding.beam if searches else 1,
         "length_normalisation": decoding.length_normalisation if ranked else 0.0,
         "max_words": decoding.max_words,
         "allow_unknown": decoding.allow_unknown,
@@ -222,8 +227,13 @@ def decoding_record(decoding: DecodingSettings) -> dict[str, object]:
 
 def decoding_label(decoding: DecodingSettings) -> str:
     """Return the column title of decoding settings: ``beam 5, likeliest``."""
+    methods = {
+        "beam": f"beam {decoding.beam}",
+        "greedy": "greedy",
+        "sample": f"words sampled, seed {decoding.seed}",
+    }
     parts = [part.replace("-", " ") for part in location_parts(decoding)]
-    return ", ".join([f"beam {decoding.beam}", *parts])
+    return ", ".join([methods[decoding.method], *parts])
 
 
 def location_parts(decoding: DecodingSettings) -> tuple[str, ...]:

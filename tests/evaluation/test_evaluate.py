@@ -361,6 +361,13 @@ def test_unreadable_photos_are_left_out_of_pointing_with_a_note(
     assert unreadable[0] in shown
 
 
+def test_a_beam_of_sampled_words_is_refused(place):
+    decoding = dataclasses.replace(EXPERIMENT.decoding, method="sample")
+    experiment = dataclasses.replace(EXPERIMENT, decoding=decoding)
+    with refused(EvaluationError, "`beam` has no effect with decoding.method"):
+        evaluate(experiment, place.work, place.runs, beam=2)
+
+
 @pytest.mark.nightly
 @pytest.mark.usefixtures("compiled")
 def test_files_and_labels_contain_the_locations_and_the_seed(place):

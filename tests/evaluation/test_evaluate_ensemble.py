@@ -1,6 +1,7 @@
 """Evaluation of several models, and over mirrored photos."""
 
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from sealed_features import edited
 from tiny_evaluation import EXPERIMENT, IDENTITY, make_place
 
 from show_attend_tell.data.features import feature_path
-from show_attend_tell.runtime.errors import DataError
+from show_attend_tell.runtime.errors import DataError, EvaluationError
 
 pytestmark = pytest.mark.usefixtures("no_java")
 
@@ -75,3 +76,27 @@ def test_another_model_and_another_beam_leave_the_runs_own_scores(place):
     assert place.saved("scores-beam-1.json")["beam"] == 1
     assert (place.run / "captions-val-model-other.json").exists()
     assert (place.run / "scores.json").read_bytes() == own
+
+
+def test_models_whose_names_differ_after_a_dot_have_their_own_scores(place):
+    for rate in ("lr-0.1", "lr-0.2"):
+        (place.runs / rate).mkdir()
+        model = shutil.copy(place.run / "model.safetensors", place.runs / rate)
+        place.evaluate(model=model)
+        assert place.saved(f"scores-model-{rate}.json")["model"] == str(model)
+
+
+def test_scores_of_a_model_of_the_same_name_in_another_folder_are_kept(place):
+    models = []
+    for folder in ("first", "second"):
+        (place.runs / folder).mkdir()
+        copy = place.runs / folder / "same.safetensors"
+        models.append(shutil.copy(place.run / "model.safetensors", copy))
+    place.evaluate(model=models[0])
+    before = (place.run / "scores-model-same.json").read_bytes()
+    with refused(EvaluationError, "scores-model-same.json: has the scores of"):
+        place.evaluate(model=models[1])
+    assert (place.run / "scores-model-same.json").read_bytes() == before
+    Path(models[0]).unlink()  # whose scores nobody can compute again
+    place.evaluate(model=models[1])
+    assert place.saved("scores-model-same.json")["model"] == str(models[1])

@@ -2,8 +2,13 @@
 
 import pytest
 
+from show_attend_tell.config.captioner import DecodingSettings
 from show_attend_tell.data.manifest import Photo
-from show_attend_tell.evaluation.report import score_photos
+from show_attend_tell.evaluation.report import (
+    decoding_label,
+    decoding_record,
+    score_photos,
+)
 
 pytestmark = pytest.mark.usefixtures("no_java")
 
@@ -16,6 +21,19 @@ def scores_of(pairs):
     ]
     captions = {photo.id: pair[0] for photo, pair in zip(photos, pairs, strict=True)}
     return score_photos(captions, photos, "simple").scores
+
+
+def test_the_record_and_the_label_name_the_method():
+    greedy = DecodingSettings(method="greedy", beam=5)
+    assert decoding_label(greedy) == "greedy"
+    record = decoding_record(greedy)
+    assert (record["method"], record["beam"]) == ("greedy", 1)
+    assert "seed" not in record
+    sampled = DecodingSettings(method="sample", seed=3, temperature=0.5)
+    assert decoding_label(sampled) == "words sampled, seed 3"
+    record = decoding_record(sampled)
+    assert (record["method"], record["beam"]) == ("sample", 1)
+    assert (record["seed"], record["temperature"]) == (3, 0.5)
 
 
 DOG = ("a dog runs", ["A dog runs.", "a brown dog"])
