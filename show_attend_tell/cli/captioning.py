@@ -21,6 +21,12 @@ def _train(*arguments, **options):
     return train(*arguments, **options)
 
 
+def _verify(*arguments) -> None:
+    from show_attend_tell.training.train import verify
+
+    verify(*arguments)
+
+
 def _evaluate(experiment, work, runs, split, options: Mapping) -> list[str]:
     """Score the captions of a file, or of a run's model with each beam width."""
     if split in ("train", "all"):
@@ -58,6 +64,7 @@ CAPTIONING = plugins.Task(
     described="with captions",
     settings=_settings,
     train=_train,
+    verify=_verify,
     evaluate=_evaluate,
     load_model=_load_model,
     models=frozenset({"Captioner"}),

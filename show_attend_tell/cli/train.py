@@ -122,13 +122,16 @@ def train(
         train = functools.partial(train_on_cluster, cluster=cluster, count=workers)
     else:
         start_keras()
-        train = tasks()[settings.task].train
+        task = tasks()[settings.task]
+        train = task.train
     if several:
         from show_attend_tell.cluster.seeds import Series, open_runs
         from show_attend_tell.config.experiments import seed_variants
         from show_attend_tell.config.settings import Experiment
 
-        series = Series(work, runs, train, has_captions, progress=cluster is None)
+        series = Series(
+            work, runs, train, task.verify, has_captions, progress=cluster is None
+        )
         # Of other tasks the series reads only what all experiments have.
         variants = cast(list[Experiment], seed_variants(settings, seeds))
         open_runs(series, variants, resume, overwrite)

@@ -6,6 +6,7 @@ other, or on a Ray cluster with one run for each work item; there another worker
 continues the run of a killed worker or node from its checkpoint.
 """
 
+import contextlib
 import functools
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,7 +26,7 @@ from show_attend_tell.runtime.keras_startup import start_keras
 from show_attend_tell.runtime.untrusted import parse_json
 from show_attend_tell.training.checkpoint import is_trained
 from show_attend_tell.training.loop import Summary
-from show_attend_tell.training.train import train
+from show_attend_tell.training.train import train, verify
 
 SPLIT = "val"  # the test photos must not choose a run
 # Errors of one run, after which the others continue.
@@ -40,6 +41,8 @@ class Series:
         work: folder of prepared data.
         runs: folder of the run folders.
         train_one: the function that trains a run.
+        verify: the function that raises an error if a run cannot be trained anew, see
+            :func:`training.train.verify`; None if there is none.
         evaluates: whether the runs are evaluated afterwards.
         progress: whether to show a bar for each training and evaluation.
     """
@@ -47,6 +50,7 @@ class Series:
     work: Path
     runs: Path
     train_one: Callable[..., Summary] = train
+    verify: Callable[..., None] | None = verify
     evaluates: bool = True
     progress: bool = True
 
@@ -71,6 +75,8 @@ def open_runs(
 ) -> None:
     """Verify the runs that are present; with `overwrite`, remove them.
 
+    No run is removed before all can be trained anew.
+
     Args:
         series: what the runs share.
         variants: the settings of each run, from
@@ -81,6 +87,8 @@ def open_runs(
     Raises:
         TrainingError: a run is already present, has other settings, is damaged, or is
             trained by another process.
+        ConfigError, DataError, ModelFileError: with `overwrite`, a run could not be
+            trained anew, see :func:`training.train.verify`.
     """
     present = [x for x in variants if runs.holds_run(series.runs / x.name)]
     for experiment in present:
@@ -92,12 +100,21 @@ def open_runs(
                 f"{folder}: a run is already present; continue with --resume, replace "
                 "the runs with --overwrite, or choose another folder with --runs"
             )
-    if overwrite:
+    if overwrite and present:
+        _replace(series, present)
+
+
+def _replace(series: Series, present: Sequence[Experiment]) -> None:
+    """Remove earlier runs, after all are verified and locked."""
+    folders = [series.runs / experiment.name for experiment in present]
+    if series.verify is not None:
+        # The variants differ only in their seeds.
+        series.verify(present[0], series.work, series.runs, folders)
+    with contextlib.ExitStack() as stack:
         for experiment in present:
-            if series.evaluates:  # the data are present
-                open_features(experiment, series.work).close()
-            with runs.lock_run(experiment, series.runs):
-                runs.open_run(experiment, series.runs, resume=False, overwrite=True)
+            stack.enter_context(runs.lock_run(experiment, series.runs))
+        for experiment in present:
+            runs.open_run(experiment, series.runs, resume=False, overwrite=True)
 
 
 def train_variant(series: Series, experiment: Experiment) -> Outcome:

@@ -6,10 +6,12 @@ Train stops the others and starts all again, up to :data:`_FAILURES` times; they
 continue from the last checkpoint.
 """
 
+import contextlib
 import logging
 import os
 import shutil
 import socket
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,6 +40,10 @@ logger = logging.getLogger(__name__)
 _FAILURES = 5  # restarts of a training
 _RAY = ".ray"  # begins the name of the folder for Ray's own files
 _FAULT = "fault"  # file in it: the line of an error that would occur again
+# Begins the name of a file of the driver. Another machine's folder at the same path is
+# a different folder, without this file.
+_DRIVER = ".driver-"
+_OPENED = "opened"  # content of the driver's file after the run was opened
 
 
 def train_on_cluster(
@@ -68,21 +74,29 @@ def train_on_cluster(
         TrainingError: a worker differs, or see :func:`training.train.train`.
         DataError: see :func:`training.train.train`.
     """
-    with open_features(experiment, work) as reader:  # before a run is replaced
+    with open_features(experiment, work) as reader:  # before workers are started
         load_splits(experiment, work, ("train", "val"), reader)
+    runs_folder = Path(runs_folder).absolute()
+    folder = runs_folder / experiment.name
     with connected(cluster) as nodes:
         count = _number_of_workers(nodes, count)
         _require_divisible(experiment.training, count)
         with runs.lock_run(experiment, runs_folder):
-            folder = runs.open_run(experiment, runs_folder, resume, overwrite)
+            runs.require_openable(experiment, runs_folder, resume, overwrite)
             logger.info("%s: trains on %s", folder, plural(count, "worker"))
-            arguments = {
-                "experiment": experiment,
-                "work": os.path.abspath(work),
-                "runs_folder": os.path.abspath(runs_folder),
-            }
-            ray_folder = folder.absolute().with_name(f"{_RAY}-{folder.name}")
-            return run_together(nodes, train_as_worker, arguments, ray_folder, count)
+            with tempfile.NamedTemporaryFile(dir=runs_folder, prefix=_DRIVER) as file:
+                arguments = {
+                    "experiment": experiment,
+                    "work": os.path.abspath(work),
+                    "runs_folder": str(runs_folder),
+                    "resume": resume,
+                    "overwrite": overwrite,
+                    "driver_file": file.name,
+                }
+                ray_folder = folder.with_name(f"{_RAY}-{folder.name}")
+                return run_together(
+                    nodes, train_as_worker, arguments, ray_folder, count
+                )
 
 
 def _number_of_workers(cluster: Cluster, count: int | None) -> int:
@@ -113,22 +127,56 @@ def _require_divisible(settings: TrainingSettings, count: int) -> None:
 
 
 def train_as_worker(
-    workers: "Workers", experiment: Experiment, work: str, runs_folder: str
+    workers: "Workers",
+    experiment: Experiment,
+    work: str,
+    runs_folder: str,
+    resume: bool,
+    overwrite: bool,
+    driver_file: str,
 ) -> "Summary":
-    """Train in one of the workers, from the run's checkpoint if there is one."""
-    from show_attend_tell.training.train import train
+    """Train in one of the workers.
 
-    checkpoint = Path(runs_folder, experiment.name, runs.CHECKPOINT)
-    resume = workers.broadcast(checkpoint.exists())
-    return train(
-        experiment,
-        work,
-        runs_folder,
-        resume,
-        progress=False,
-        workers=workers,
-        is_open=True,
-    )
+    The chief opens the run when all workers have verified what they read, so that an
+    earlier run is replaced last. Workers that are started again continue the run.
+
+    Args:
+        workers: the workers that train together.
+        experiment: the settings.
+        work: folder of prepared data.
+        runs_folder: folder of the run folder, whose lock the driver holds.
+        resume: see :func:`train_on_cluster`.
+        overwrite: see :func:`train_on_cluster`.
+        driver_file: a file of the driver, empty until the run is opened.
+
+    Raises:
+        TrainingError: this node does not see the folder of the runs; or see
+            :func:`training.train.train`.
+        ConfigError, DataError, ModelFileError: see :func:`training.train.train`.
+        SetupError: worker 0 trains something else.
+    """
+    from show_attend_tell.training.train import make_trainer, open_run
+
+    folder = Path(runs_folder, experiment.name)
+    file = Path(driver_file)
+    if not file.is_file():
+        raise TrainingError(
+            f"{folder.parent}: the folder of the runs is not visible here; pass a "
+            "folder to --runs that every worker mounts at the same path"
+        )
+    # Only the chief looks into the run folder: another node may remember for a while
+    # that a file was absent.
+    is_open = workers.is_chief and file.read_text() == _OPENED
+    has_checkpoint = workers.is_chief and (folder / runs.CHECKPOINT).exists()
+    is_open, has_checkpoint = workers.broadcast((is_open, has_checkpoint))
+    resume = has_checkpoint if is_open else resume
+    with contextlib.ExitStack() as stack:
+        trainer = make_trainer(stack, experiment, work, runs_folder, resume, workers)
+        workers.broadcast("verified")  # returns when all workers have come this far
+        if workers.is_chief and not is_open:
+            open_run(trainer.task, work, runs_folder, resume, overwrite)
+            file.write_text(_OPENED)
+        return trainer.run(folder, resume, progress=False)
 
 
 def run_together(

@@ -95,20 +95,33 @@ def open_run(
         TrainingError: there is nothing to resume, the settings have changed since, or
             an earlier run would be overwritten.
     """
+    require_openable(experiment, runs, resume, overwrite)
     folder = Path(runs) / experiment.name
     if resume:
-        return _resumable(folder, experiment)
-    if holds_run(folder) and not overwrite:
+        return folder
+    if (folder / SETTINGS).exists():
+        shutil.rmtree(folder)
+    atomic_write(folder / SETTINGS, experiment_to_toml(experiment))
+    return folder
+
+
+def require_openable(
+    experiment: AnyExperiment, runs: str | Path, resume: bool, overwrite: bool
+) -> None:
+    """Raise a TrainingError unless :func:`open_run` opens a run; change no file.
+
+    The arguments are those of :func:`open_run`.
+    """
+    folder = Path(runs) / experiment.name
+    if resume:
+        _require_resumable(folder, experiment)
+    elif holds_run(folder) and not overwrite:
         resumable = (folder / CHECKPOINT).exists()
         raise TrainingError(
             f"{folder}: a run is already present; "
             f"{'continue it with --resume' if resumable else 'it cannot be resumed'}, "
             "replace it with --overwrite, or name another run with --name"
         )
-    if (folder / SETTINGS).exists():
-        shutil.rmtree(folder)
-    atomic_write(folder / SETTINGS, experiment_to_toml(experiment))
-    return folder
 
 
 def holds_run(folder: Path) -> bool:
@@ -117,8 +130,8 @@ def holds_run(folder: Path) -> bool:
     return any((folder / name).exists() for name in names)
 
 
-def _resumable(folder: Path, experiment: AnyExperiment) -> Path:
-    """Return the folder if its checkpoint can be resumed with these settings."""
+def _require_resumable(folder: Path, experiment: AnyExperiment) -> None:
+    """Raise a TrainingError unless a checkpoint can be resumed with these settings."""
     if not (folder / CHECKPOINT).exists():
         if (folder / _OLD_CHECKPOINT).exists():
             raise TrainingError(
@@ -136,7 +149,6 @@ def _resumable(folder: Path, experiment: AnyExperiment) -> Path:
             f"{folder}: the run was started with other settings ({changed}); restore "
             "them, or replace the run with --overwrite"
         )
-    return folder
 
 
 def _with_epochs_of(experiment: AnyExperiment, before: AnyExperiment) -> AnyExperiment:

@@ -88,6 +88,9 @@ class Task:
         train: trains an experiment; it has the arguments of
             :func:`training.train.train` up to ``progress``, and returns a
             :class:`training.loop.Summary`.
+        verify: raises an error if an experiment cannot be trained anew, see
+            :func:`training.train.verify`; ``train --seeds --overwrite`` calls it before
+            it replaces earlier runs.
         evaluate: measures the model of a run. It takes the experiment, the work folder,
             the folder of runs, the split or None, and a dictionary of the other options
             of ``eval``; it returns lines to print.
@@ -115,6 +118,7 @@ class Task:
     train: Callable[..., Any]
     evaluate: Callable[..., list[str]]
     prepare: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
+    verify: Callable[..., None] | None = None
     settings: Callable[[], type] | None = None
     described: str = ""
     models: frozenset[str] = frozenset()

@@ -10,7 +10,7 @@ import functools
 import logging
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ import keras
 from show_attend_tell.config import runs
 from show_attend_tell.config.settings import experiment_to_toml, read_experiment_file
 from show_attend_tell.runtime.backend import is_out_of_memory
-from show_attend_tell.runtime.errors import TrainingError, plural
+from show_attend_tell.runtime.errors import ConfigError, TrainingError, plural
 from show_attend_tell.runtime.files import atomic_write
 from show_attend_tell.runtime.progress import ProgressBar, progress_bar
 from show_attend_tell.training.checkpoint import (
@@ -70,6 +70,7 @@ class Task:
         other: what has changed if the digest has, such as ``another vocabulary``.
         data_digests: further names, such as ``captions``, and digests of what must not
             change.
+        sources: the models that training reads: a setting and the file that it names.
 
     Args:
         experiment: the settings.
@@ -87,7 +88,25 @@ class Task:
         self.experiment = experiment
         self.settings = experiment.training
         self.data_digests: dict[str, str] = {}
+        self.sources: list[tuple[str, Path]] = []
         self.metric = self.settings.metric
+
+    def require_kept(self, replaced: Iterable[Path]) -> None:
+        """Raise a ConfigError if training reads a model of a run that is replaced.
+
+        Args:
+            replaced: the folders of these runs.
+        """
+        folders = [folder.resolve() for folder in replaced]
+        for setting, file in self.sources:
+            # A link in a folder is lost with it, and so is a link's target.
+            inside = {file.parent.resolve(), *file.resolve().parents}
+            if inside.intersection(folders):
+                raise ConfigError(
+                    f"`{setting}` must be a model outside of the runs that the "
+                    f"training replaces. Received: {file}; copy the model to another "
+                    "folder and name the copy, or train another run with --name"
+                )
 
     def compile(self, total_steps: int) -> None:
         """Compile the model with the optimiser of the settings."""

@@ -7,6 +7,7 @@ import itertools
 import json
 import logging
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -54,8 +55,6 @@ def train(
     resume: bool = False,
     overwrite: bool = False,
     progress: bool = True,
-    workers: Workers = ALONE,
-    is_open: bool = False,
 ) -> Summary:
     """Train an experiment and write its run folder.
 
@@ -66,35 +65,100 @@ def train(
         resume: continue from the run's checkpoint.
         overwrite: replace an earlier run of the same name.
         progress: whether to show a bar with the time left.
-        workers: the workers that train together.
-        is_open: whether the caller has locked and opened the run folder.
 
     Raises:
-        SetupError: worker 0 trains something else.
+        ConfigError: the settings do not fit each other, or the training would replace
+            a model that it reads.
         DataError, ModelFileError: a required file is absent or does not match the
             experiment.
         TrainingError: the run folder or its checkpoint does not match the experiment,
             or training has diverged; the last good checkpoint and model are kept.
         KeyboardInterrupt: after the checkpoint was written, or in the first update.
     """
-    folder = Path(runs_folder) / experiment.name
     with contextlib.ExitStack() as stack:
-        task = CaptionTask(stack, experiment, work, runs_folder, resume, workers)
-        trainer = Trainer(task, workers)
-        if not is_open:
-            # Last, as it may replace a run, even the one that training starts from.
-            stack.enter_context(runs.lock_run(experiment, runs_folder))
-            runs.open_run(experiment, runs_folder, resume, overwrite)
-        workers.require_same(task.identity())
-        vocabulary = task.model.vocabulary
-        if workers.is_chief and vocabulary != _prepared_words(experiment, work):
-            vocabulary.save(folder / runs.VOCABULARY)
-        if not (folder / runs.SETTINGS).is_file():
-            raise TrainingError(
-                f"{folder}: the run folder is not visible here; pass a folder to "
-                "--runs that every worker mounts at the same path"
-            )
+        trainer = make_trainer(stack, experiment, work, runs_folder, resume)
+        # Last, as it may replace a run.
+        stack.enter_context(runs.lock_run(experiment, runs_folder))
+        folder = open_run(trainer.task, work, runs_folder, resume, overwrite)
         return trainer.run(folder, resume, progress)
+
+
+def verify(
+    experiment: Experiment,
+    work: str | Path,
+    runs_folder: str | Path,
+    replaced: Iterable[Path],
+) -> None:
+    """Raise an error if an experiment cannot be trained anew; change no file.
+
+    Args:
+        experiment: the settings.
+        work: folder of prepared data.
+        runs_folder: folder of the run folders.
+        replaced: folders of runs that will be replaced before.
+
+    Raises:
+        ConfigError, DataError, ModelFileError: see :func:`train`.
+    """
+    with contextlib.ExitStack() as stack:
+        task = CaptionTask(stack, experiment, work, runs_folder, False, ALONE)
+        task.require_kept(replaced)
+
+
+def make_trainer(
+    stack: contextlib.ExitStack,
+    experiment: Experiment,
+    work: str | Path,
+    runs_folder: str | Path,
+    resume: bool,
+    workers: Workers = ALONE,
+) -> Trainer:
+    """Return the training of an experiment; read its files and change none.
+
+    Args:
+        stack: closes the readers of the features.
+        experiment: the settings.
+        work: folder of prepared data.
+        runs_folder: folder of the run folder.
+        resume: whether it continues from the run's checkpoint.
+        workers: the workers that train together.
+
+    Raises:
+        SetupError: worker 0 trains something else.
+        ConfigError, DataError, ModelFileError: see :func:`train`.
+    """
+    task = CaptionTask(stack, experiment, work, runs_folder, resume, workers)
+    if not resume:
+        task.require_kept([Path(runs_folder) / experiment.name])
+    trainer = Trainer(task, workers)
+    workers.require_same(task.identity())
+    return trainer
+
+
+def open_run(
+    task: "CaptionTask",
+    work: str | Path,
+    runs_folder: str | Path,
+    resume: bool,
+    overwrite: bool,
+) -> Path:
+    """Open the run folder of a training, with its words if the data have others.
+
+    Args:
+        task: the training.
+        work: folder of prepared data.
+        runs_folder: folder of the run folder.
+        resume: see :func:`train`.
+        overwrite: see :func:`train`.
+
+    Raises:
+        TrainingError: see :func:`config.runs.open_run`.
+    """
+    folder = runs.open_run(task.experiment, runs_folder, resume, overwrite)
+    vocabulary = task.model.vocabulary
+    if vocabulary != _prepared_words(task.experiment, work):
+        vocabulary.save(folder / runs.VOCABULARY)
+    return folder
 
 
 def _prepared_words(experiment: Experiment, work: str | Path) -> Vocabulary:
@@ -154,6 +218,7 @@ class CaptionTask(Task):
             vocabulary = Vocabulary.load(file) if file.is_file() else vocabulary
         elif self.starts_trained:
             path = model_path(self.settings.init_from, runs_folder)
+            self.sources.append(("training.init_from", path))
             initial = _Initial(path, load_captioner(path))
             vocabulary = extend_vocabulary(path, initial.captioner, vocabulary)
         self.digest = _digest(json.dumps(vocabulary.words))
@@ -170,6 +235,7 @@ class CaptionTask(Task):
         experiment = self.experiment
         if self.settings.objective == "distil":
             teachers = self._teachers(runs_folder)
+            self.sources += [("distillation.teachers", file) for file in teachers]
             return make_distillation(
                 experiment, self.model, self.data, views, workers, teachers
             )

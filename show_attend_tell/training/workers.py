@@ -24,8 +24,8 @@ class Workers:
 
     rank: int = 0  # of this worker
     count: int = 1
-    # Returns the chief's argument on all workers, which call it in the same order; its
-    # pickle has at most 1 kB.
+    # Returns the chief's argument on all workers, which call it in the same order and
+    # wait for each other; its pickle has at most 1 kB.
     broadcast: Callable[[Any], Any] = _itself
 
     @property

@@ -24,6 +24,7 @@ from show_attend_tell.evaluation.comparison import compare_runs
 from show_attend_tell.runtime.errors import (
     ConfigError,
     DataError,
+    ModelFileError,
     SetupError,
     TrainingError,
 )
@@ -130,6 +131,28 @@ def test_no_run_is_replaced_without_features_or_while_it_is_trained(
         fault = train_variant(series, variant).fault  # this run fails alone
         assert "another process is training this run" in fault
     assert model.read_text() == "a model"
+
+
+@pytest.mark.usefixtures("quick")
+def test_no_run_of_several_is_replaced_before_all_can_be_trained(work, tmp_path):
+    go(work, tmp_path, chosen=ONE_EPOCH)
+    models = [tmp_path / name / runs.MODEL for name in NAMES]
+    before = [model.read_bytes() for model in models]
+    own = "must be a model outside of the runs that the training replaces"
+    cases = [
+        (ModelFileError, "'absent': no such model", {"init_from": "absent"}),
+        (ConfigError, own, {"init_from": NAMES[1]}),
+    ]
+    for error, message, changes in cases:
+        chosen = experiment(training=changes)
+        with refused(error, message):
+            go(work, tmp_path, chosen=chosen, overwrite=True)
+        assert [model.read_bytes() for model in models] == before
+    (last,) = seed_variants(CHOSEN, [2])
+    with runs.lock_run(last, tmp_path):
+        with refused(TrainingError, "another process is training this run"):
+            go(work, tmp_path, overwrite=True)
+    assert [model.read_bytes() for model in models] == before
 
 
 @pytest.mark.nightly

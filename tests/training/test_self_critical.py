@@ -22,7 +22,7 @@ from show_attend_tell.data.dataset import FeatureViews
 from show_attend_tell.data.features import FeatureReader, feature_path
 from show_attend_tell.data.splits import folder_of, load_splits
 from show_attend_tell.models.saving import load_captioner
-from show_attend_tell.runtime.errors import ModelFileError
+from show_attend_tell.runtime.errors import ConfigError, ModelFileError
 from show_attend_tell.training.self_critical import (
     SelfCritical,
     advantages,
@@ -138,10 +138,14 @@ def test_every_photo_is_used_once_an_epoch(work, started):
         assert_equal_leaves(seen, whole[1:])
 
 
-def test_a_run_is_not_replaced_when_its_initial_model_is_absent(work, started):
+def test_a_run_is_not_replaced_when_its_initial_model_is_absent_or_its_own(
+    work, started
+):
     folder = started / "tiny"
     before = (folder / "model.safetensors").read_bytes()
     absent = r"'absent': no such model"
     with refused(ModelFileError, absent):
         further(work, started, "tiny", overwrite=True, init_from="absent")
+    with refused(ConfigError, "`training.init_from` must be a model outside of"):
+        further(work, started, "tiny", overwrite=True)
     assert (folder / "model.safetensors").read_bytes() == before

@@ -5,7 +5,7 @@ and the validation of one model.
 """
 
 import abc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Generic, Protocol, Self, TypeVar
 
@@ -80,6 +80,7 @@ class SiblingTask(Task, abc.ABC, Generic[Data]):
             return cls(experiment, data, validation)
         path, initial = cls.models.load_initial(source, runs_folder)
         task = cls(experiment, cls.fit_data(data, initial), validation)
+        task.sources.append(("training.init_from", path))
         cls.models.set_weights_from(initial, path, task.model)
         task.starts_trained = True
         task.start_counts = True
@@ -151,6 +152,7 @@ def train_task(
     See :func:`training.train.train` for the arguments after ``experiment``.
 
     Raises:
+        ConfigError: the training would replace its initial model.
         DataError: the prepared data are absent or damaged.
         ModelFileError: the initial model is absent, damaged, or of other settings.
         TrainingError: there is nothing to resume, or an earlier run would be
@@ -158,8 +160,27 @@ def train_task(
             are kept.
         KeyboardInterrupt: after the checkpoint was written, or in the first update.
     """
-    trainer = Trainer(task_class.open(experiment, Path(work), Path(runs_folder)))
+    task = task_class.open(experiment, Path(work), Path(runs_folder))
+    if not resume:
+        task.require_kept([Path(runs_folder) / experiment.name])
+    trainer = Trainer(task)
     # Last, as it may replace a run.
     with runs.lock_run(experiment, runs_folder):
         run = runs.open_run(experiment, runs_folder, resume, overwrite)
         return trainer.run(run, resume, progress)
+
+
+def verify_task(
+    task_class: type[SiblingTask],
+    experiment: AnyExperiment,
+    work: str | Path,
+    runs_folder: str | Path,
+    replaced: Iterable[Path],
+) -> None:
+    """Raise an error if an experiment cannot be trained anew; change no file.
+
+    See :func:`training.train.verify` for the arguments after ``task_class``, and
+    :func:`train_task` for the errors.
+    """
+    task = task_class.open(experiment, Path(work), Path(runs_folder))
+    task.require_kept(replaced)

@@ -40,10 +40,22 @@ def _train_classifier(*arguments, **options):
     return train(*arguments, **options)
 
 
+def _verify_classifier(*arguments) -> None:
+    from show_attend_tell.siblings.digits.ram.training import verify
+
+    verify(*arguments)
+
+
 def _train_generator(*arguments, **options):
     from show_attend_tell.siblings.digits.draw.training import train
 
     return train(*arguments, **options)
+
+
+def _verify_generator(*arguments) -> None:
+    from show_attend_tell.siblings.digits.draw.training import verify
+
+    verify(*arguments)
 
 
 def _evaluate_classifier(experiment, work, runs, split, options) -> list[str]:
@@ -100,6 +112,7 @@ _CLASSIFICATION = Task(
     settings=_classification_settings,
     prepare={"mnist": _prepare_mnist, "class_folders": _prepare_class_folders},
     train=_train_classifier,
+    verify=_verify_classifier,
     evaluate=_evaluate_classifier,
     load_model=_load_classifier,
     convert_model=_convert_classifier,
@@ -112,6 +125,7 @@ _GENERATION = Task(
     settings=_generation_settings,
     prepare={"mnist": _prepare_mnist},
     train=_train_generator,
+    verify=_verify_generator,
     evaluate=_evaluate_generator,
     load_model=_load_generator,
     convert_model=_convert_generator,

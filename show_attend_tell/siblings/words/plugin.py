@@ -43,6 +43,12 @@ def _train(*arguments, **options):
     return train(*arguments, **options)
 
 
+def _verify(*arguments) -> None:
+    from show_attend_tell.siblings.words.training import verify
+
+    verify(*arguments)
+
+
 def _evaluate(experiment, work, runs, split, options) -> list[str]:
     """Measure a reader with each beam width."""
     from show_attend_tell.siblings.words.evaluation import evaluate
@@ -97,6 +103,7 @@ _READING = Task(
         "words": _prepare_rendered_words,
     },
     train=_train,
+    verify=_verify,
     evaluate=_evaluate,
     load_model=_load_model,
     convert_model=_convert_model,

@@ -12,7 +12,11 @@ from keras import StatelessScope, ops
 from show_attend_tell.inference.visualization.attention_figure import figure_to_array
 from show_attend_tell.runtime.backend import UNROLLED, compiled
 from show_attend_tell.siblings.common.layers import SiblingModel
-from show_attend_tell.siblings.common.training import SiblingTask, train_task
+from show_attend_tell.siblings.common.training import (
+    SiblingTask,
+    train_task,
+    verify_task,
+)
 from show_attend_tell.siblings.words.augmentation import (
     Changes,
     draw_changes,
@@ -184,3 +188,4 @@ def split_targets(targets: np.ndarray) -> tuple[np.ndarray, ...]:
 
 
 train = functools.partial(train_task, ReadTask)
+verify = functools.partial(verify_task, ReadTask)

@@ -36,6 +36,12 @@ def test_digits_are_prepared_trained_and_evaluated_by_the_same_verbs(
     assert (code, out.splitlines()[0]) == (0, "tiny-seed-1, val, 16 pictures")
     scores = json.loads((tmp_path / "runs" / "tiny-seed-1" / "scores.json").read_text())
     assert f"error {scores['error']:.2f} %" in out
+    model = tmp_path / "runs" / "tiny-seed-1" / "model.safetensors"
+    before = model.read_bytes()
+    elsewhere = (*places[:2], "--work", tmp_path / "elsewhere", *runs)
+    code, _, err = run("train", *elsewhere, "--seeds", "1,2", "--overwrite")
+    assert (code, "run `prepare` first" in err) == (1, True), err
+    assert model.read_bytes() == before  # nothing is replaced without data
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ from keras import ops
 from show_attend_tell.siblings.common.training import (
     SiblingTask,
     train_task,
+    verify_task,
 )
 from show_attend_tell.siblings.digits.data import (
     Digits,
@@ -105,3 +106,4 @@ class GenerationTask(SiblingTask[Digits]):
 
 
 train = functools.partial(train_task, GenerationTask)
+verify = functools.partial(verify_task, GenerationTask)

@@ -10,6 +10,7 @@ from show_attend_tell.inference.visualization.attention_figure import figure_to_
 from show_attend_tell.siblings.common.training import (
     SiblingTask,
     train_task,
+    verify_task,
 )
 from show_attend_tell.siblings.digits.class_folders import Pictures
 from show_attend_tell.siblings.digits.data import (
@@ -114,3 +115,4 @@ class ClassificationTask(SiblingTask[Digits | Pictures]):
 
 
 train = functools.partial(train_task, ClassificationTask)
+verify = functools.partial(verify_task, ClassificationTask)
