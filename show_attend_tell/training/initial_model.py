@@ -182,7 +182,7 @@ def average_models(
     Raises:
         ModelFileError: there are fewer than two models, one cannot be read, or one
             does not fit the first.
-        TrainingError: the run already exists.
+        TrainingError: the run already exists, or another process is training it.
     """
     if len(paths) < 2:
         raise ModelFileError(
@@ -199,6 +199,7 @@ def average_models(
         weight.assign(total / len(paths))
     model.decoding = experiment.decoding
     # Last, as it may replace a run, even one whose model was read.
-    out = runs.open_run(experiment, runs_folder, False, overwrite) / runs.MODEL
-    model.save(out)
+    with runs.lock_run(experiment, runs_folder):
+        out = runs.open_run(experiment, runs_folder, False, overwrite) / runs.MODEL
+        model.save(out)
     return out

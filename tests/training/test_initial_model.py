@@ -9,6 +9,7 @@ from tiny_run import experiment, prepare
 from tiny_training import assert_resumes, go, score_in_turn
 
 from show_attend_tell.cli.main import main
+from show_attend_tell.config.runs import lock_run
 from show_attend_tell.data.vocabulary import Vocabulary
 from show_attend_tell.models.pretrained import PACKAGED, model_path, shipped_model
 from show_attend_tell.models.saving import load_captioner
@@ -127,6 +128,12 @@ def test_average_prints_its_model_and_replaces_a_run_on_demand_only(
     before = out.read_bytes()
     with pytest.raises(TrainingError, match="--overwrite"):
         average_models(paths[:2], again, runs)
+    with (
+        lock_run(again, runs),
+        pytest.raises(TrainingError, match="another process is training this run"),
+    ):
+        average_models(paths[:2], again, runs, overwrite=True)
+    assert out.read_bytes() == before
     average_models(paths[:2], again, runs, overwrite=True)
     assert out.read_bytes() != before
     build(np.random.default_rng(4), lstm_width=6).save(paths[2])
