@@ -84,6 +84,7 @@ def open_run(
     """Return the folder of a new run, or with `resume` of an earlier run.
 
     A run that was killed before its first checkpoint is replaced without `overwrite`.
+    A folder without the settings of a run is never removed.
 
     Args:
         experiment: the settings; its name is the folder's name.
@@ -93,7 +94,7 @@ def open_run(
 
     Raises:
         TrainingError: there is nothing to resume, the settings have changed since, or
-            an earlier run would be overwritten.
+            an earlier run, or a model without settings, would be overwritten.
     """
     require_openable(experiment, runs, resume, overwrite)
     folder = Path(runs) / experiment.name
@@ -113,6 +114,12 @@ def require_openable(
     The arguments are those of :func:`open_run`.
     """
     folder = Path(runs) / experiment.name
+    if holds_run(folder) and not (folder / SETTINGS).exists():
+        raise TrainingError(
+            f"{folder}: must hold {SETTINGS} beside its model or checkpoint, or "
+            "neither. Received: none, so it may be no run, and is not replaced; move "
+            "the folder elsewhere, or name another run with --name"
+        )
     if resume:
         _require_resumable(folder, experiment)
     elif holds_run(folder) and not overwrite:

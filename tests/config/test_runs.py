@@ -78,6 +78,17 @@ def test_a_folder_that_is_no_run_keeps_its_files(tmp_path):
     assert (open_tiny(tmp_path) / "notes.txt").read_text() == "mine"
 
 
+@pytest.mark.parametrize("file", [CHECKPOINT, MODEL])
+def test_a_model_without_settings_is_neither_resumed_nor_replaced(tmp_path, file):
+    (tmp_path / "tiny").mkdir()
+    (tmp_path / "tiny" / file).write_bytes(b"mine")
+    for resume, overwrite in [(False, False), (False, True), (True, False)]:
+        message = message_of(tmp_path, resume, overwrite)
+        assert message.startswith(f"{tmp_path / 'tiny'}: must hold {SETTINGS}")
+        assert message.endswith("name another run with --name")
+    assert [path.name for path in (tmp_path / "tiny").iterdir()] == [file]
+
+
 def test_resume_with_changed_settings_names_each_in_one_line(tmp_path):
     begin(tmp_path, CHECKPOINT)
     changed = {"training": {"learning_rate": 0.5}, "model": {"dropout": 0.1}}
