@@ -146,12 +146,14 @@ def train_variant(series: Series, experiment: Experiment) -> Outcome:
 
 
 def _is_evaluated(folder: Path) -> bool:
-    """Return whether the last evaluation of a run was on the validation split."""
+    """Return whether the scores are of the validation split and the present model."""
     try:
         scores = parse_json((folder / "scores.json").read_bytes())
+        digest = runs.model_digest(folder / runs.MODEL)
     except (OSError, ValueError):
         return False
-    return isinstance(scores, dict) and scores.get("split") == SPLIT
+    expected = {"split": SPLIT, "model_digest": digest}
+    return isinstance(scores, dict) and expected.items() <= scores.items()
 
 
 def run_trainer(series: Series) -> Callable[[Experiment], Outcome]:

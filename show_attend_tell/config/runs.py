@@ -13,6 +13,7 @@ A run folder, ``experiments/runs/<experiment>/``, holds
 """
 
 import dataclasses
+import hashlib
 import json
 import shutil
 from contextlib import AbstractContextManager
@@ -185,6 +186,12 @@ def _changes(old: AnyExperiment, new: AnyExperiment) -> str:
             keys = [k for k in {**theirs, **ours} if ours.get(k) != theirs.get(k)]
             changes += [f"{table}.{key} was {quote(ours.get(key))}" for key in keys]
     return ", ".join(changes)
+
+
+def model_digest(file: Path) -> str:
+    """Return the first digits of the SHA-256 of a model file, as scores record it."""
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()[:16]
 
 
 def find_model(name: str, runs: str | Path) -> Path:

@@ -142,6 +142,7 @@ def evaluate(
     files = [model_path(str(file), runs_folder) for file in models]
     split, photos = _photos_of_split(experiment, work, split)
     generator = load_generator(files, mirror, reranker_file(reranker))
+    digests = list(map(runs.model_digest, files))
     ranked_by = generator.reranker_file(decoding)
     parts = _name_parts(experiment, decoding, files, own_model)
     if mirror:
@@ -182,7 +183,8 @@ def evaluate(
     runs.write_json(folder / f"captions-{split}{suffix}.json", entries)
 
     origin = _experiment_record(experiment, folder)
-    origin["model"] = _listed(files)
+    origin["model"] = ", ".join(map(str, files))
+    origin["model_digest"] = ", ".join(digests)
     if mirror:
         origin["mirror"] = True
     if ranked_by is not None:
@@ -232,10 +234,6 @@ def _name_parts(
 def _file_name(path: Path) -> str:
     """Return the name of a model or a run folder; a run's name may contain a dot."""
     return path.name.removesuffix(".safetensors")
-
-
-def _listed(files: Sequence[Path]) -> str:
-    return ", ".join(map(str, files))
 
 
 def _require_same_model(scores: Path, file: Path) -> None:

@@ -155,17 +155,24 @@ def test_no_run_of_several_is_replaced_before_all_can_be_trained(work, tmp_path)
     assert [model.read_bytes() for model in models] == before
 
 
-@pytest.mark.nightly
-def test_runs_are_evaluated_on_the_validation_photos_once(work, tmp_path, monkeypatch):
+def record_evaluations(monkeypatch):
+    """Record the run and the split of each evaluation, in place of captions."""
     evaluated = []
 
     def evaluate(experiment, work, folder, split, progress):
         evaluated.append((experiment.name, split))
-        scores = folder / experiment.name / "scores.json"
-        scores.write_text(json.dumps({"split": split}))
+        run = folder / experiment.name
+        scores = {"split": split, "model_digest": runs.model_digest(run / runs.MODEL)}
+        (run / "scores.json").write_text(json.dumps(scores))
 
-    skip_graphs(monkeypatch)
     monkeypatch.setattr(several, "evaluate", evaluate)
+    return evaluated
+
+
+@pytest.mark.nightly
+def test_runs_are_evaluated_on_the_validation_photos_once(work, tmp_path, monkeypatch):
+    skip_graphs(monkeypatch)
+    evaluated = record_evaluations(monkeypatch)
     go(work, tmp_path, {"evaluates": True})
     assert evaluated == [(name, "val") for name in NAMES]
     go(work, tmp_path, {"evaluates": True}, resume=True)
@@ -174,6 +181,19 @@ def test_runs_are_evaluated_on_the_validation_photos_once(work, tmp_path, monkey
     _, second = go(work, tmp_path, {"evaluates": True}, resume=True)
     assert evaluated[2:] == [(NAMES[1], "val")]
     assert second.summary is None
+
+
+@pytest.mark.usefixtures("quick")
+def test_scores_of_an_earlier_model_do_not_count(work, tmp_path, monkeypatch):
+    evaluated = record_evaluations(monkeypatch)
+    evaluates = {"evaluates": True}
+    go(work, tmp_path, evaluates, chosen=ONE_EPOCH, seeds=[5])
+    with (tmp_path / NAMES[0] / runs.MODEL).open("ab") as model:
+        model.write(b" ")  # another model than the scores'
+    go(work, tmp_path, evaluates, chosen=ONE_EPOCH, seeds=[5], resume=True)
+    assert evaluated == [(NAMES[0], "val")] * 2
+    go(work, tmp_path, evaluates, chosen=ONE_EPOCH, seeds=[5], resume=True)
+    assert evaluated == [(NAMES[0], "val")] * 2
 
 
 # On a cluster.

@@ -9,6 +9,7 @@ from refusals import refused
 from sealed_features import edited
 from tiny_evaluation import EXPERIMENT, IDENTITY, make_place
 
+from show_attend_tell.config.runs import model_digest
 from show_attend_tell.data.features import feature_path
 from show_attend_tell.runtime.errors import DataError, EvaluationError
 
@@ -44,6 +45,8 @@ def test_copies_of_a_model_over_equal_views_are_that_model(place):
     )
     scores = place.saved("scores-ensemble-2-mirror.json")
     assert scores["model"] == f"{model}, {model}"
+    digest = model_digest(model)
+    assert scores["model_digest"] == f"{digest}, {digest}"
     assert scores["mirror"] is True
     assert scores["BLEU-4"] == pytest.approx(report.scores["BLEU-4"])
     assert place.saved("scores.json")["model"] == str(model)
