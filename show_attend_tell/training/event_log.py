@@ -30,7 +30,8 @@ from tensorboard.util.tensor_util import make_tensor_proto
 from show_attend_tell.runtime.files import atomic_path
 
 PATTERN = "events.out.tfevents.*"
-_OF_UPDATES = "train/"  # tags of an update; the others are a validation's
+# How tags of an update and of the settings begin; the others are a validation's.
+_NOT_VALIDATED = ("train/", "settings", "_hparams_/")
 _HEADER = struct.Struct("<QI")  # length of a record and its checksum
 _FOOTER = 4  # bytes of the checksum of its content
 
@@ -147,4 +148,4 @@ def _is_kept(record: bytes, step: int, validated: bool) -> bool:
     if event.step != step or validated:
         return event.step <= step
     tags = [value.tag for value in event.summary.value]
-    return step == 0 or all(tag.startswith(_OF_UPDATES) for tag in tags)
+    return all(tag.startswith(_NOT_VALIDATED) for tag in tags)

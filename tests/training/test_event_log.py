@@ -6,7 +6,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tiny_training import STEPS, go, interrupt_in_log
 
 from show_attend_tell.training import tensorboard_log
-from show_attend_tell.training.event_log import PATTERN, cut_events
+from show_attend_tell.training.event_log import PATTERN, EventWriter, cut_events
 
 
 def write_events(folder, steps):
@@ -36,6 +36,19 @@ def test_later_events_are_cut_and_the_others_kept(tmp_path, validated):
     assert steps_of(tmp_path, "train/loss") == [20, 40]
     assert steps_of(tmp_path, "validation/CIDEr") == [20, 40][: 1 + validated]
     assert steps_of(tmp_path, "settings") == [0]
+
+
+def test_the_validation_of_an_initial_model_is_cut_and_the_settings_are_kept(tmp_path):
+    writer = EventWriter(tmp_path)
+    writer.text(0, "settings", "epochs = 3")
+    writer.settings(0, {"training.epochs": 3}, "tiny")
+    writer.close()
+    write_events(tmp_path, [0, 20])
+    cut_events(tmp_path, 0, validated=False)
+    assert steps_of(tmp_path, "settings") == [0, 0]
+    assert steps_of(tmp_path, "_hparams_/session_start_info") == [0]
+    with pytest.raises(KeyError, match="validation/CIDEr"):
+        steps_of(tmp_path, "validation/CIDEr")
 
 
 def test_a_whole_file_without_later_events_is_not_written(tmp_path):
