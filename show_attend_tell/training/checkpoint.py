@@ -44,6 +44,7 @@ class Position:
     stopped: str = ""
     start_counts: bool = False  # whether the initial model may be the best
     first_loss: float | None = None  # loss per word of the first update
+    high_since: Count | None = None  # the update since which the loss is too large
     vocabulary: str = ""  # the task's digest: of the words of a captioner
     epochs: Count = 0  # of the settings
     # What was trained on -> its digest.

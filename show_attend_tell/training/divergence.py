@@ -50,16 +50,22 @@ class LossMonitor:
         monitored: the loss to measure.
         warmup: updates in which a large loss is accepted.
         first: the monitored loss of the first update, None before it.
+        high_since: the update since which the loss has been too large, None if it is
+            not.
     """
 
     def __init__(
-        self, monitored: MonitoredLoss, warmup: int, first: float | None = None
+        self,
+        monitored: MonitoredLoss,
+        warmup: int,
+        first: float | None = None,
+        high_since: int | None = None,
     ):
         self.first = first
+        self.high_since = high_since
         self._monitored = monitored
         self._warmup = warmup
         self._uniform = math.log(monitored.classes)
-        self._high_since: int | None = None  # the update
 
     def is_due(self, step: int) -> bool:
         """Return whether to check the loss of an update."""
@@ -82,12 +88,12 @@ class LossMonitor:
             self.first = measured
         is_high = measured > max(HIGH_LOSS * self.first, self._uniform)
         if not is_high or step <= self._warmup:
-            self._high_since = None
+            self.high_since = None
             return
-        if self._high_since is None:
-            self._high_since = step
+        if self.high_since is None:
+            self.high_since = step
         extreme = measured > EXTREME_LOSS * max(self.first, self._uniform)
-        if extreme or step - self._high_since >= HIGH_UPDATES:
+        if extreme or step - self.high_since >= HIGH_UPDATES:
             raise FloatingPointError(
                 f"the {self._monitored.noun} is {measured:.3g} at update {step}; at "
                 f"the first update it was {self.first:.3g}"
@@ -96,6 +102,9 @@ class LossMonitor:
 
 class CaptionMonitor:
     """Log a warning the first time that each fault of validation captions occurs.
+
+    A checkpoint has nothing of it: in a resumed training a warning may occur again, and
+    the faults of earlier validations are not known.
 
     One caption is written for most photos, or attention fails as in training with the
     authors' code: it is the same for every word, or has collapsed onto one location for

@@ -122,6 +122,8 @@ class Task:
     def check_result(self, best_step: int, steps: int) -> None:
         """Log a warning if the saved model is useless; nothing is known of most tasks.
 
+        A resumed training knows only the models that it has validated itself.
+
         Args:
             best_step: the update that gave the saved model.
             steps: number of updates.
@@ -181,8 +183,9 @@ class Trainer:
         if chief:
             logger.info("%s: trains on %s", folder, describe_devices())
         warmup = self.settings.warmup_steps
-        first = position.first_loss
-        self.losses = LossMonitor(self.task.monitored, warmup, first)
+        self.losses = LossMonitor(
+            self.task.monitored, warmup, position.first_loss, position.high_since
+        )
         bar = progress_bar(
             self.total_steps, "step", done=position.step, shown=progress and chief
         )
@@ -344,6 +347,7 @@ class Trainer:
         if self._latest_step:
             self.losses.check(self._latest_step, self._latest_values)
             self.position.first_loss = self.losses.first
+            self.position.high_since = self.losses.high_since
 
     def _after_update(self, log, bar: ProgressBar) -> None:
         """Write a checkpoint, validate and end the epoch where these are due."""

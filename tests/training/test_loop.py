@@ -6,14 +6,20 @@ from unittest import mock
 import keras
 import numpy as np
 import pytest
+from refusals import refused
 from tensor_files import unpacked
 from tiny_training import change_position, read_checkpoint
 
 from show_attend_tell.config.fields import OptimiserSettings
 from show_attend_tell.config.runs import CHECKPOINT, MODEL
 from show_attend_tell.reference.tensor_file import write_tensors
+from show_attend_tell.runtime.errors import TrainingError
 from show_attend_tell.runtime.progress import ProgressBar
-from show_attend_tell.training.divergence import MonitoredLoss
+from show_attend_tell.training.divergence import (
+    CHECK_INTERVAL,
+    HIGH_UPDATES,
+    MonitoredLoss,
+)
 from show_attend_tell.training.loop import Trainer
 from show_attend_tell.training.optimizer import make_optimizer
 
@@ -121,6 +127,30 @@ def test_the_time_left_counts_no_update_that_compiles_a_graph(tmp_path, monkeypa
     )
     run(tmp_path / "x", [-2.0, -1.0], kind=Lengths)
     assert [options["compiled"] for options in compiled] == [False, False, True, False]
+
+
+def test_a_resumed_training_knows_since_when_its_loss_is_too_large(tmp_path):
+    rises = CHECK_INTERVAL  # the update since which the loss is 100 times the first
+    interrupted = rises + HIGH_UPDATES - 10
+
+    class Diverging(Counting):
+        def __init__(self, scores, stop):
+            super().__init__(scores, patience=1000)
+            self.stop = stop
+
+        def updates(self, epoch, start=0):
+            first = epoch * STEPS + start + 1
+            for step, values in enumerate(super().updates(epoch, start), first):
+                yield {**values, "nats": 100.0 if step >= rises else 1.0}
+                if step == self.stop:
+                    raise KeyboardInterrupt
+
+    scores = [0.0] * (rises + HIGH_UPDATES)
+    (tmp_path / "x").mkdir()
+    with pytest.raises(KeyboardInterrupt):
+        Trainer(Diverging(scores, interrupted)).run(tmp_path / "x", False, False)
+    with refused(TrainingError, f"at update {rises + HIGH_UPDATES};"):
+        Trainer(Diverging(scores, None)).run(tmp_path / "x", True, False)
 
 
 def test_training_stops_when_patience_ends_and_stays_stopped(tmp_path):
