@@ -84,6 +84,7 @@ class SelfCritical:
         order = shown[order]
         for number in range(start, self.steps):
             chosen = order[number * self.photos : (number + 1) * self.photos]
+            # The numbers of update 0 are the order's, see `CaptionBatches.batches`.
             rng = np.random.default_rng([self.seed, epoch, number])
             yield self._update(chosen, rng)
 

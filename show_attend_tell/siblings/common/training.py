@@ -135,6 +135,7 @@ class SiblingTask(Task, abc.ABC, Generic[Data]):
         order = np.random.default_rng([seed, epoch]).permutation(self.count)
         for number in range(start, self.steps):
             rows = order[number * B : (number + 1) * B]
+            # The numbers of batch 0 are the order's, see `CaptionBatches.batches`.
             yield self.make_batch(rows, [seed, epoch, number])
 
 
