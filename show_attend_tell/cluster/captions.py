@@ -2,11 +2,12 @@
 
 The photos of a run are divided in their order into chunks of :data:`SHARD_PHOTOS`. A
 shard holds the captions of one chunk and is written atomically. Its name,
-``captions-<chunk>-<digest of the photos>.jsonl``, depends on the photos alone: two
-workers that caption the same photos write the same file. ``header.json`` names the
-model and the settings of all captions. ``index.json``, written at the end, lists the
-shards, whose order by name is the order of the photos. An interrupted run resumes by
-photo.
+``captions-<chunk>-<digest of the photos>.jsonl``, depends on the number of the chunk
+and on the paths of its photos that have no caption yet: two workers that caption the
+same chunk write the same file, and a resumed run writes further shards. ``header.json``
+names the model and the settings of all captions. ``index.json``, written at the end,
+lists the shards by name; that is the order of the photos unless the run was resumed. An
+interrupted run resumes by photo.
 
 The numbers of a caption depend, by rounding, on the photo's row in its batch. A chunk
 of photos is therefore captioned in the batches in which one machine would caption it;

@@ -119,8 +119,9 @@ class TrainingSettings(OptimiserSettings):
             average is then debiased and does not start at W_0.
         metric: validation score that selects the model.
         precision: ``float32``, or ``bfloat16`` for products of large matrices that do
-            not depend on earlier words, faster where the processor has units for it.
-            Weights, recurrence and loss stay float32.
+            not depend on earlier words, and on JAX for the products of the LSTM's
+            recurrence too; faster where the processor has units for it. Weights and
+            loss stay float32.
     """
 
     objective: Literal["likelihood", "cider", "distil"] = "likelihood"

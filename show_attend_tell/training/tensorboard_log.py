@@ -37,7 +37,7 @@ SAMPLES = 4  # validation photos whose captions and attention are shown
 MEASURED = 64  # validation photos whose attention goes into the histograms
 VIEW = 256  # pixels of the longest side of a photo in a panel
 DPI = 75  # resolution of the panels, so that a run stays small
-WORDS = 1000  # most frequent words in the projector, so that a run stays small
+WORDS = 1000  # words in the projector, so that a run stays small
 _LONGEST_CHANGES = 200  # characters
 _VECTORS = "embedding.tsv"
 _NAMES = "embedding-words.tsv"
@@ -153,9 +153,10 @@ class TrainingLog(CurveLog):
         return to_view(image, encoder.image_size, encoder.resize, VIEW)
 
     def log_embedding(self, model: Captioner) -> None:
-        """Write the vectors of the :data:`WORDS` most frequent words for the projector.
+        """Write the vectors of the first :data:`WORDS` words for the projector.
 
-        The vocabulary has its words in the order of their frequency.
+        Prepared words are in the order of their frequency. The words of an initial
+        model come first, in its order, and new ones follow.
         """
         chosen = np.s_[len(SPECIAL) : len(SPECIAL) + WORDS]
         vectors = np.asarray(model.decoder.embedding)[chosen]  # (K, m)

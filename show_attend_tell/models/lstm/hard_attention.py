@@ -39,9 +39,11 @@ Their code averages the likelihood over the B captions of a minibatch and sums t
 two terms, with the factors 1/10 and 0.002. The loss of this program is a mean over
 captions, so these terms are multiplied by B: at B = 64 the weight of the entropy is
 64 x 0.002 = 0.128, and the weight of the reward 64 / 10 = 6.4. The defaults,
-``reward_scale = 0.1`` and ``entropy_weight = 0.002``, are B times smaller. Their
-gradients passed to alpha replace the gradient of the doubly stochastic term, which is 0
-here. Captions are generated from the expected context.
+``reward_scale = 0.1`` and ``entropy_weight = 0.002``, are B times smaller. In their
+code the gradients passed to alpha replace the gradient of the doubly stochastic term of
+Eq. (14). Here that term is a part of the loss, with its gradient, unless lambda is 0:
+``training.doubly_stochastic`` is 1 by default, and 0 in the experiments with hard
+attention. Captions are generated from the expected context.
 
 With ``baseline = "samples"`` b is, word by word, the mean of log p(y_k|s~,a) in the
 other samples of the same caption, sampled or expected. The likelihood of its words
