@@ -3,7 +3,12 @@
 from collections.abc import Callable, Iterator
 
 from show_attend_tell.config.settings import Experiment
-from show_attend_tell.data.dataset import CaptionBatches, FeatureViews, encode_captions
+from show_attend_tell.data.dataset import (
+    CaptionBatches,
+    FeatureViews,
+    encode_captions,
+    shown_items,
+)
 from show_attend_tell.data.splits import Split
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.training.step import (
@@ -44,7 +49,9 @@ class Likelihood:
             data.captions, model.vocabulary, experiment.data.max_words
         )
         self.model = model
-        updates = len(captions.photos) * settings.epochs / settings.batch_size
+        weights = data.weights[captions.photos]
+        shown = len(shown_items(weights, settings.seed, 0))  # the same in all epochs
+        updates = shown * settings.epochs / settings.batch_size
         self.batches = CaptionBatches(
             captions,
             data.rows,

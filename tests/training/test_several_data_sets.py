@@ -20,6 +20,7 @@ from show_attend_tell.data.vocabulary import Vocabulary, tokenize
 from show_attend_tell.evaluation.evaluate import evaluate
 from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.runtime.errors import DataError
+from show_attend_tell.training import maximum_likelihood
 from show_attend_tell.training.reranking import fit_reranker, reranker_path
 from show_attend_tell.training.self_critical import SelfCritical
 
@@ -49,6 +50,23 @@ def test_an_interrupted_training_resumes_to_the_byte(work, tmp_path, mirror):
     assert read_checkpoint(tmp_path / "whole")[1]["step"] == 3 * STEPS
     model = load_captioner(tmp_path / "whole" / "tiny" / MODEL)
     assert "both" in model.vocabulary
+
+
+def test_a_training_is_short_by_the_captions_that_its_epochs_show(
+    work, tmp_path, monkeypatch
+):
+    padded = set()
+
+    class Recording(QuickStep):
+        def __call__(self, x, targets, weight=None):
+            padded.add(targets.shape[1])
+            return super().__call__(x, targets)
+
+    monkeypatch.setattr(maximum_likelihood, "captioner_step", Recording)
+    # 3 epochs of 27 captions in batches of 8 are 10 updates, and of all 36 are 14.
+    monkeypatch.setattr(maximum_likelihood, "FEW_UPDATES", 12)
+    go(work, tmp_path, **DATA)
+    assert padded == {12}
 
 
 @pytest.mark.nightly
