@@ -12,6 +12,7 @@ import os
 import shutil
 import stat
 import sys
+import tempfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -225,7 +226,8 @@ def locked(path: str | Path, taken: Exception, seconds: float = 0) -> Iterator[N
         seconds: how long to wait for it.
 
     Raises:
-        ShowAttendTellError: of the class of `taken`, the file system has no locks.
+        ShowAttendTellError: of the class of `taken`, the file system has no locks, or
+            takes no new files.
         OSError: the lock file cannot be written; its ``filename`` is the folder.
     """
     path = _short(Path(path))
@@ -234,6 +236,8 @@ def locked(path: str | Path, taken: Exception, seconds: float = 0) -> Iterator[N
         path.parent.mkdir(parents=True, exist_ok=True)
         lock.acquire()
     except filelock.Timeout:
+        if not path.exists():
+            _require_creatable(path.parent, type(taken))
         raise taken from None
     except OSError as error:
         if error.errno in _NO_LOCKS:
@@ -252,6 +256,22 @@ def locked(path: str | Path, taken: Exception, seconds: float = 0) -> Iterator[N
         with contextlib.suppress(OSError):  # Windows removes it with its release
             path.unlink()
         lock.release()
+
+
+def _require_creatable(folder: Path, error_class: type[Exception]) -> None:
+    """Raise an error if no file can be created in a folder.
+
+    :mod:`filelock` waits where creating a file fails as in a folder that was removed,
+    as it always does in `/proc`.
+    """
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise error_class(
+            f"{folder}: no file can be created here ({error.strerror}); choose a "
+            "folder on a local disk"
+        ) from None
 
 
 def remove_empty(*folders: Path) -> None:

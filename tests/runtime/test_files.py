@@ -183,6 +183,13 @@ def test_a_file_system_without_locks_is_named_and_nothing_written(
     assert not any(tmp_path.iterdir())  # not even the lock file
 
 
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs /proc of Linux")
+def test_a_folder_that_takes_no_new_files_is_not_taken_by_another_process():
+    with refused(TrainingError, "^/proc: no file can be created here .*; choose a"):
+        with locked("/proc/x.lock", TrainingError("taken")):
+            pytest.fail("locked")
+
+
 def test_faults_of_locks_are_told_from_others(tmp_path):
     path = tmp_path / "x.h5"
     path.write_bytes(b"not HDF5")
