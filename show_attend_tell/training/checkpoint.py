@@ -27,6 +27,7 @@ from show_attend_tell.reference.tensor_file import (
 from show_attend_tell.runtime.errors import TrainingError
 
 _CLASS = "Checkpoint"
+_REPLACE = "train again with --overwrite in place of --resume"
 
 
 @dataclass
@@ -113,15 +114,14 @@ def restore_checkpoint(path: str | Path, model) -> Position:
             raise TrainingError(
                 f"{path}: the checkpoint must hold the variables of the settings' "
                 f"model and optimiser, {len(variables)}. Received: {len(file.names)}; "
-                "restore the settings, or train without --resume"
+                f"restore the settings, or {_REPLACE}"
             )
         for name, variable in variables.items():
             shape = file.shape(name)
             if shape != tuple(variable.shape):
                 raise TrainingError(
                     f"{path}: {variable.path} must be {tuple(variable.shape)}. "
-                    f"Received: {shape}; restore the settings, or train without "
-                    "--resume"
+                    f"Received: {shape}; restore the settings, or {_REPLACE}"
                 )
             file.require(name, shape, type_name(_stored_type(variable.dtype)))
         position = _position(file)
@@ -136,7 +136,7 @@ def restore_checkpoint(path: str | Path, model) -> Position:
 @contextlib.contextmanager
 def _opened(path: str | Path) -> Iterator[TensorFile]:
     """Open a checkpoint; raise a TrainingError if reading it fails."""
-    remedy = "the checkpoint is damaged: train without --resume"
+    remedy = f"the checkpoint is damaged: {_REPLACE}"
     with (
         faults_described(path, TrainingError, "a checkpoint", remedy),
         open_tensors(Path(path), _CLASS) as file,
@@ -145,8 +145,7 @@ def _opened(path: str | Path) -> Iterator[TensorFile]:
             yield file
         except FloatingPointError as error:
             raise TrainingError(
-                f"{path}: {error}; train with --overwrite and a lower "
-                "training.learning_rate"
+                f"{path}: {error}; {_REPLACE} and a lower training.learning_rate"
             ) from None
 
 

@@ -317,11 +317,23 @@ class Trainer:
     def _out_of_memory(self) -> str:
         """Describe the end of a training whose update the device cannot hold."""
         size = self.settings.batch_size
+        remedy = "train a smaller model, or on a device with more memory"
+        if smaller := self._smaller_batch():
+            remedy = (
+                f"train again with --overwrite and --set training.batch_size={smaller}"
+            )
         return (
             f"{self.folder}: the device has too little memory for an update of "
-            f"{plural(size, 'example')}; {self._kept()}; train again with --overwrite "
-            f"and --set training.batch_size={max(1, size // 2)}"
+            f"{plural(size, 'example')}; {self._kept()}; {remedy}"
         )
+
+    def _smaller_batch(self) -> int:
+        """Return about half of the batch size; 0 if there is no smaller batch."""
+        settings = self.settings
+        half = settings.batch_size // 2
+        if getattr(settings, "objective", "") == "cider":  # all captions of a photo
+            half -= half % settings.hypotheses
+        return half
 
     def _epoch(self, log, bar: ProgressBar) -> None:
         position = self.position

@@ -94,7 +94,8 @@ def refusal_of(path, model):
 
 @pytest.mark.parametrize("change", [{"average_decay": 0.0}, {"lstm_width": 5}])
 def test_the_checkpoint_of_another_model_or_optimiser_is_refused(stored, change):
-    assert "restore the settings" in refusal_of(stored[0], build(**change))
+    message = refusal_of(stored[0], build(**change))
+    assert "restore the settings, or train again with --overwrite" in message
 
 
 @limits(suppress_health_check=list(HealthCheck))
@@ -129,7 +130,8 @@ def test_absent_files_and_other_files_are_refused(tmp_path, other, content):
     path = tmp_path / "checkpoint.safetensors"
     if content is not None:
         path.write_bytes(content)
-    assert "damaged" in refusal_of(path, other)
+    remedy = "damaged: train again with --overwrite in place of --resume"
+    assert remedy in refusal_of(path, other)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from refusals import refused
 from tensor_files import unpacked
+from tiny_run import experiment
 from tiny_training import change_position, read_checkpoint
 
 from show_attend_tell.config.fields import OptimiserSettings
@@ -15,6 +16,7 @@ from show_attend_tell.config.runs import CHECKPOINT, MODEL
 from show_attend_tell.reference.tensor_file import write_tensors
 from show_attend_tell.runtime.errors import TrainingError
 from show_attend_tell.runtime.progress import ProgressBar
+from show_attend_tell.training import loop
 from show_attend_tell.training.divergence import (
     CHECK_INTERVAL,
     HIGH_UPDATES,
@@ -24,6 +26,7 @@ from show_attend_tell.training.loop import Trainer
 from show_attend_tell.training.optimizer import make_optimizer
 
 STEPS = 2  # updates per epoch
+REWARD = {"objective": "cider", "hypotheses": 5}
 
 
 class Weight(keras.Sequential):
@@ -127,6 +130,31 @@ def test_the_time_left_counts_no_update_that_compiles_a_graph(tmp_path, monkeypa
     )
     run(tmp_path / "x", [-2.0, -1.0], kind=Lengths)
     assert [options["compiled"] for options in compiled] == [False, False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("settings", "remedy"),
+    [
+        ({"batch_size": 9}, "--set training.batch_size=4"),
+        ({"batch_size": 1}, "train a smaller model, or on a device with more memory"),
+        ({"batch_size": 15, **REWARD}, "--set training.batch_size=5"),
+        ({"batch_size": 5, **REWARD}, "train a smaller model, or on a device with"),
+    ],
+)
+def test_a_full_device_is_told_the_next_smaller_batch_if_there_is_one(
+    tmp_path, monkeypatch, settings, remedy
+):
+    class Full(Counting):
+        def __init__(self, scores):
+            super().__init__(scores)
+            self.settings = experiment(training={"epochs": 1, **settings}).training
+
+        def updates(self, epoch, start=0):
+            raise RuntimeError("full")
+
+    monkeypatch.setattr(loop, "is_out_of_memory", lambda error: True)
+    with refused(TrainingError, f"too little memory for an update of .*{remedy}"):
+        run(tmp_path / "x", [-1.0], kind=Full)
 
 
 def test_a_resumed_training_knows_since_when_its_loss_is_too_large(tmp_path):
