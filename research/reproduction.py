@@ -47,8 +47,8 @@ from show_attend_tell.config.experiments import (
     seed_variants,
 )
 from show_attend_tell.data.features import feature_path
-from show_attend_tell.data.splits import folder_of, vocabulary_path
-from show_attend_tell.runtime.errors import ShowAttendTellError, nearest
+from show_attend_tell.data.splits import folder_of, load_vocabulary
+from show_attend_tell.runtime.errors import DataError, ShowAttendTellError, nearest
 from show_attend_tell.runtime.files import atomic_write
 from show_attend_tell.runtime.machine import git_revision
 from show_attend_tell.runtime.table import align
@@ -128,8 +128,11 @@ def _is_prepared(experiment) -> bool:
     """
     folder = folder_of(experiment, WORK)
     if experiment.task == "caption":
-        needed = (folder / MANIFEST, vocabulary_path(experiment, WORK))
-        return all(file.is_file() for file in needed)
+        try:
+            load_vocabulary(experiment, WORK)
+        except DataError:  # absent, or of an experiment with other settings
+            return False
+        return (folder / MANIFEST).is_file()
     if experiment.data.source == "words":
         return False
     present = folder.glob("[!.]*.*")

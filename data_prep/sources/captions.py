@@ -10,7 +10,12 @@ from data_prep.scenes.scenes import write_scenes
 from show_attend_tell.config.experiments import whole_folder
 from show_attend_tell.config.settings import DataSettings
 from show_attend_tell.data.manifest import Photo, read_manifest, write_manifest
-from show_attend_tell.data.splits import data_folders, read_photos, vocabulary_path
+from show_attend_tell.data.splits import (
+    data_folders,
+    read_photos,
+    vocabulary_path,
+    vocabulary_settings,
+)
 from show_attend_tell.data.unicode_text import has_no_spaces, in_one_form, visible_text
 from show_attend_tell.data.vocabulary import (
     SPECIAL,
@@ -104,7 +109,8 @@ def _write(
     settings = experiment.data
     further = read_photos(experiment, folder.parent, further=True)
     vocabulary, coverage = _vocabulary([*photos, *further], settings, problems.notes)
-    vocabulary.save(vocabulary_path(experiment, folder.parent))
+    path = vocabulary_path(experiment, folder.parent)
+    vocabulary.save(path, vocabulary_settings(experiment))
     write_manifest(folder / MANIFEST, photos)
     counts: dict[str, Counter[str]] = {photo.split: Counter() for photo in photos}
     for photo in photos:

@@ -29,7 +29,7 @@ from show_attend_tell.config.settings import AnyExperiment, Experiment
 from show_attend_tell.data.encoder_identity import Identity, settings_difference
 from show_attend_tell.data.features import FeatureReader, Features, feature_path
 from show_attend_tell.data.manifest import Photo, read_manifest
-from show_attend_tell.data.vocabulary import TOKENIZERS
+from show_attend_tell.data.vocabulary import TOKENIZERS, Vocabulary
 from show_attend_tell.runtime.errors import DataError
 from show_attend_tell.runtime.gc_pause import uncollected
 
@@ -62,10 +62,31 @@ def data_folders(experiment: AnyExperiment, work: str | Path) -> list[Path]:
 
 
 def vocabulary_path(experiment: Experiment, work: str | Path) -> Path:
-    """Return the path of the vocabulary, named after what determines its words."""
+    """Return the path of the vocabulary, named after the texts that it counts.
+
+    The file records the settings of :func:`vocabulary_settings`.
+    """
     name = "vocabulary-keep" if experiment.data.punctuation == "keep" else "vocabulary"
     name = "+".join([name, *sorted(experiment.data.also)])
     return folder_of(experiment, work) / f"{name}.json"
+
+
+def vocabulary_settings(experiment: Experiment) -> dict[str, int]:
+    """Return the settings that choose the words of the captions, by their keys."""
+    return {
+        "vocabulary_size": experiment.data.vocabulary_size,
+        "min_count": experiment.data.min_count,
+    }
+
+
+def load_vocabulary(experiment: Experiment, work: str | Path) -> Vocabulary:
+    """Read the vocabulary of an experiment's prepared data.
+
+    Raises:
+        DataError: the file is absent or damaged, or was prepared with other settings.
+    """
+    path = vocabulary_path(experiment, work)
+    return Vocabulary.load(path, vocabulary_settings(experiment))
 
 
 def read_photos(

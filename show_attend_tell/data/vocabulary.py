@@ -11,7 +11,7 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +109,20 @@ def _digest(words: Sequence[str]) -> str:
     return hashlib.sha256("\n".join(words).encode()).hexdigest()
 
 
+def _require_settings(
+    path: str | Path, content: Mapping[str, object], settings: Mapping[str, int]
+) -> None:
+    """Raise a DataError if a file records other settings than those expected."""
+    for name, expected in settings.items():
+        recorded = content.get(name, expected)
+        if recorded != expected:
+            raise DataError(
+                f"{path}: `data.{name}` must be {expected}. Received: a vocabulary "
+                f"prepared with {quote(recorded)}; run `prepare` again with this "
+                "experiment, or set another `data.name` to keep both vocabularies"
+            )
+
+
 class Vocabulary:
     """The words of a captioner; ids 0 to 3 are the special tokens.
 
@@ -193,17 +207,36 @@ class Vocabulary:
                 words.append(self.words[index])
         return words
 
-    def save(self, path: str | Path) -> None:
-        """Write the words as JSON atomically."""
-        content = {"sha256": _digest(self.words), "words": list(self.words)}
+    def save(self, path: str | Path, settings: Mapping[str, int] | None = None) -> None:
+        """Write the words as JSON atomically.
+
+        Args:
+            path: the file.
+            settings: settings that chose the words, by their keys in ``[data]``, which
+                :meth:`load` compares.
+        """
+        content = {
+            "sha256": _digest(self.words),
+            **(settings or {}),
+            "words": list(self.words),
+        }
         atomic_write(path, json.dumps(content, ensure_ascii=False, indent=0) + "\n")
 
     @classmethod
-    def load(cls, path: str | Path) -> "Vocabulary":
+    def load(
+        cls, path: str | Path, settings: Mapping[str, int] | None = None
+    ) -> "Vocabulary":
         """Read a vocabulary written by :meth:`save`.
 
+        Args:
+            path: the file.
+            settings: settings that must have chosen the words; a file that does not
+                record a setting is accepted with any value. By default nothing is
+                compared.
+
         Raises:
-            DataError: the file is absent, malformed, or differs from its digest.
+            DataError: the file is absent, malformed, or differs from its digest; or
+                other settings chose its words.
         """
         absent = "vocabulary; run `show-attend-tell prepare` first"
         with reading(path, DataError, "run `prepare` again", absent):
@@ -215,6 +248,7 @@ class Vocabulary:
                 raise ValueError("it must be an object with the list `words` of texts")
             if content.get("sha256") != _digest(words):
                 raise ValueError("its words differ from their digest `sha256`")
+        _require_settings(path, content, settings or {})
         try:
             return cls(words)
         except DataError as error:

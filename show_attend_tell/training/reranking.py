@@ -35,6 +35,7 @@ from show_attend_tell.data.splits import (
     Split,
     folder_of,
     load_splits,
+    load_vocabulary,
     open_features,
     vocabulary_path,
 )
@@ -96,7 +97,7 @@ def fit_reranker(
         ModelFileError: the model is absent or damaged, or reads the annotations of
             another encoder.
     """
-    vocabulary = Vocabulary.load(vocabulary_path(experiment, work))
+    vocabulary = load_vocabulary(experiment, work)
     with open_features(experiment, work) as reader:
         if model is not None:
             vocabulary = _words_of(Path(model), reader)

@@ -20,9 +20,9 @@ from show_attend_tell.data.dataset import FeatureViews, measure_deviation
 from show_attend_tell.data.splits import (
     digest_of_splits,
     load_splits,
+    load_vocabulary,
     open_features,
     open_mirror,
-    vocabulary_path,
 )
 from show_attend_tell.data.vocabulary import Vocabulary
 from show_attend_tell.evaluation.validation import validate
@@ -156,13 +156,9 @@ def open_run(
     """
     folder = runs.open_run(task.experiment, runs_folder, resume, overwrite)
     vocabulary = task.model.vocabulary
-    if vocabulary != _prepared_words(task.experiment, work):
+    if vocabulary != load_vocabulary(task.experiment, work):
         vocabulary.save(folder / runs.VOCABULARY)
     return folder
-
-
-def _prepared_words(experiment: Experiment, work: str | Path) -> Vocabulary:
-    return Vocabulary.load(vocabulary_path(experiment, work))
 
 
 class _Initial(NamedTuple):
@@ -211,7 +207,7 @@ class CaptionTask(Task):
             stack.callback(mirror.close)
             readers.append(mirror)
         self.data_digests = self._digests(readers, runs_folder)
-        vocabulary = _prepared_words(experiment, work)
+        vocabulary = load_vocabulary(experiment, work)
         initial = None
         if resume:  # the initial model may be gone, and is not needed
             file = Path(runs_folder) / experiment.name / runs.VOCABULARY

@@ -23,7 +23,7 @@ from data_prep.scenes.scenes import SIDE
 from show_attend_tell.config.experiments import limit_experiment
 from show_attend_tell.config.settings import DataSettings
 from show_attend_tell.data import manifest
-from show_attend_tell.data.splits import read_photos, vocabulary_path
+from show_attend_tell.data.splits import load_vocabulary, read_photos, vocabulary_path
 from show_attend_tell.data.vocabulary import SPECIAL, Vocabulary
 from show_attend_tell.runtime.errors import DataError
 from show_attend_tell.runtime.files import locked
@@ -196,6 +196,37 @@ def test_size_and_minimum_count_bound_the_vocabulary(prepare_flickr8k, change):
     words = Vocabulary.load(report.folder / "vocabulary.json").words
     assert words[4:] == ("a", "runs")
     assert report.facts == [COVERAGE.format("2", "66.67%")]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"min_count": 3}, "`data.min_count` must be 1. Received: .* with 3; run"),
+        ({"vocabulary_size": 6}, "`data.vocabulary_size` must be 50. Received: .* 6;"),
+    ],
+)
+def test_a_vocabulary_of_another_experiment_s_settings_is_refused(
+    prepare_flickr8k, tmp_path, change, message
+):
+    experiment = an_experiment("flickr8k")
+    work = tmp_path / "work"
+    prepare_flickr8k()
+    assert len(load_vocabulary(experiment, work)) == 8
+    path = prepare_flickr8k(**change).folder / "vocabulary.json"
+    with refused(DataError, message) as caught:
+        load_vocabulary(experiment, work)
+    assert str(path) in str(caught.value)
+    assert len(load_vocabulary(an_experiment("flickr8k", **change), work)) == 6
+    prepare_flickr8k()
+    assert len(load_vocabulary(experiment, work)) == 8
+
+
+def test_a_vocabulary_that_records_no_settings_is_read(prepare_flickr8k, tmp_path):
+    path = prepare_flickr8k().folder / "vocabulary.json"
+    Vocabulary.load(path).save(path)
+    assert "min_count" not in path.read_text("utf-8")
+    rarer = an_experiment("flickr8k", min_count=3)
+    assert len(load_vocabulary(rarer, tmp_path / "work")) == 8
 
 
 FAULTY = {

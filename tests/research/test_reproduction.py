@@ -21,6 +21,8 @@ from show_attend_tell.config.experiments import (
     load_experiment,
     shipped_experiments,
 )
+from show_attend_tell.data.splits import vocabulary_settings
+from show_attend_tell.data.vocabulary import Vocabulary
 from show_attend_tell.runtime import plugins
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -259,11 +261,14 @@ def test_a_row_is_trained_and_each_seed_evaluated(tmp_path, monkeypatch):
 
 
 def make_files(data, *names):
-    """Write empty files to a prepared folder below the working folder."""
+    """Write files, empty but for vocabularies, to a prepared folder."""
     folder = Path("prepared") / data
     folder.mkdir(parents=True, exist_ok=True)
     for name in names:
-        (folder / name).touch()
+        if name.startswith("vocabulary"):
+            Vocabulary.build([["dog"]]).save(folder / name)
+        else:
+            (folder / name).touch()
 
 
 @pytest.mark.parametrize(
@@ -323,6 +328,22 @@ def test_data_are_prepared_unless_they_are_those_of_the_row(
     )
     reproduction.run_row("a", {"a": {"experiment": experiment}}, [1])
     assert ("prepare" in called) == (not prepared)
+
+
+def test_a_vocabulary_of_other_settings_is_prepared_again(tmp_path, monkeypatch):
+    require_experiment("flickr8k_minutes")
+    monkeypatch.chdir(tmp_path)
+    make_files("flickr8k", "manifest.jsonl")
+    called = []
+    monkeypatch.setattr(
+        reproduction, "_run", lambda verb, _: called.append(verb) or verb
+    )
+    settings = vocabulary_settings(load_experiment("flickr8k_transformer"))
+    vocabulary = Vocabulary.build([["dog"]])
+    vocabulary.save(Path("prepared/flickr8k/vocabulary.json"), settings)
+    for experiment in ("flickr8k_transformer", "flickr8k_minutes"):
+        reproduction.run_row("a", {"a": {"experiment": experiment}}, [1])
+    assert called.count("prepare") == 1
 
 
 @pytest.fixture
