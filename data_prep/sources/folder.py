@@ -15,7 +15,7 @@ name without a folder may be that of any photo below it:
 import os
 import posixpath
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from data_prep.data_folder import DataFolder, read_text
@@ -35,7 +35,7 @@ from data_prep.sources.tables import (
 )
 from show_attend_tell.data.manifest import Photo
 from show_attend_tell.data.unicode_text import in_one_form
-from show_attend_tell.runtime.errors import DataError
+from show_attend_tell.runtime.errors import DataError, quote
 
 CSV = "captions.csv"
 JSON_LINES = "captions.jsonl"
@@ -45,22 +45,29 @@ _SPLIT_IN_NAME = re.compile(f"(?<![a-z])({'|'.join(SPLITS)})(?![a-z])")
 
 
 def read_folder(data: DataFolder) -> list[Photo]:
-    """Read the user's photos; an id is the name in the table.
+    """Read the user's photos; an id is the first name of the photo in the table.
 
     Raises:
         DataError: there are no captions, or several tables, or one cannot be read.
     """
     tables = _tables(data)
-    rows: Iterable[Row]
     if tables:
         rows = [row for path in tables for row in _rows_of_table(data, path)]
     else:
         rows = _rows_of_annotations(data) or _rows_of_texts(data)
         if not rows:
             raise _no_captions(data)
+    places = photo_places(data, dict.fromkeys(row.name for row in rows))
+    ids = _first_names(places)
+    if others := [name for name, first in ids.items() if name != first]:
+        data.problems.notes.append(
+            f"names of photos that another name also means, joined: {len(others)}, "
+            f"the first is {quote(others[0])}, also {quote(ids[others[0]])}"
+        )
     captions: Captions = {}
     lists: Lists = {}
-    for name, texts, split in rows:
+    for written, texts, split in rows:
+        name = ids.get(written, written)
         captions.setdefault(name, []).extend(texts)
         if split:
             lists.setdefault(split, []).append(name)
@@ -72,10 +79,10 @@ def read_folder(data: DataFolder) -> list[Photo]:
     elif unnamed:
         note = f"photos that name no split, put in 'none': {len(unnamed)}"
         data.problems.notes.append(note)
-    places = photo_places(data, captions)
     for path in sorted(set(data.photo_files).difference(places.values())):
         name = path.relative_to(data.folder).as_posix()
         data.problems.add(Problem.NO_CAPTIONS, name)
+    places = {name: path for name, path in places.items() if ids[name] == name}
     return join_by_name(data, captions, lists, places)
 
 
@@ -102,6 +109,15 @@ def photo_places(data: DataFolder, names: Iterable[str]) -> dict[str, Path]:
         elif found := anywhere.get(in_one_form(name)):
             places[name] = found
     return places
+
+
+def _first_names(places: Mapping[str, Path]) -> dict[str, str]:
+    """Return the first name of each name's file: a table may use several for one."""
+    first: dict[str, str] = {}
+    return {
+        name: first.setdefault(os.path.realpath(path), name)
+        for name, path in places.items()
+    }
 
 
 def _tables(data: DataFolder) -> list[Path]:

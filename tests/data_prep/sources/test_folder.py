@@ -139,6 +139,34 @@ def test_photos_of_two_splits_are_skipped_and_those_of_none_are_in_none(tmp_path
     assert problems.notes == ["photos that name no split, put in 'none': 1"]
 
 
+def test_names_of_one_file_are_one_photo_with_all_captions(tmp_path):
+    (tmp_path / "link.jpg").symlink_to("a.jpg")
+    rows = [
+        ["b.png", "A dog .", "val"],
+        ["a.jpg", "A cat .", "train"],
+        ["sub/b.png", "A hen .", ""],
+        [str(tmp_path / "a.jpg"), "A cow .", "train"],
+        ["link.jpg", "A pig .", "train"],
+    ]
+    photos, problems = read_table(tmp_path, *rows)
+    assert [(photo.id, photo.split, photo.captions) for photo in photos] == [
+        ("a.jpg", "train", ("A cat .", "A cow .", "A pig .")),
+        ("b.png", "val", ("A dog .", "A hen .")),
+    ]
+    assert problems.notes == [
+        "names of photos that another name also means, joined: 3, the first is "
+        "'sub/b.png', also 'b.png'"
+    ]
+    assert problems.names(Problem.NO_CAPTIONS) == ["c.jpg"]
+
+
+def test_names_of_one_file_in_two_splits_are_skipped(tmp_path):
+    rows = [["b.png", "A dog .", "test"], ["sub/b.png", "A dog .", "train"], ROWS[0]]
+    photos, problems = read_table(tmp_path, *rows)
+    assert ids(photos) == ["a.jpg"]
+    assert problems.names(Problem.TWO_SPLITS) == ["b.png"]
+
+
 @pytest.mark.parametrize("names", [[], ["captions.csv", "captions.jsonl"]])
 def test_there_must_be_one_table_of_captions(tmp_path, names):
     for name in names:
