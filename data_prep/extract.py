@@ -367,14 +367,18 @@ def encode_photos(
         advance: called with the number of photos of each batch.
 
     Returns:
-        (n, L, D) float16, zeros where there is a problem, and n reasons.
+        (n, L, D) float16, zeros where there is a problem, and n reasons. Values out
+        of float16's range are clipped to it; infinities stay.
     """
     features = []
     reasons = []
     while batch := list(itertools.islice(photos, BATCH)):
         squares, problems = zip(*batch, strict=True)
         encoded = encoder.encode(np.stack(squares))  # (b, S, S, 3) -> (b, L, D)
-        encoded = np.clip(encoded, -_LARGEST, _LARGEST).astype(np.float16)
+        # An infinity is a fault of the encoder, which clipping must not hide.
+        infinite = np.isinf(encoded)
+        clipped = np.clip(encoded, -_LARGEST, _LARGEST)
+        encoded = np.where(infinite, encoded, clipped).astype(np.float16)
         encoded[np.array([bool(problem) for problem in problems])] = 0
         features.append(encoded)
         reasons += problems

@@ -102,6 +102,21 @@ def test_features_are_clipped_to_the_range_of_float16_and_unreadable_photos_are_
     assert reasons == ["", "", "truncated"]
 
 
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+def test_an_encoder_of_infinite_values_is_refused(tmp_path, monkeypatch, value):
+    prepare(tmp_path)
+    encode = Encoder.encode
+
+    def broken(encoder, squares):
+        annotations = np.array(encode(encoder, squares))
+        annotations[1, 0, 0] = value
+        return annotations
+
+    monkeypatch.setattr(Encoder, "encode", broken)
+    with pytest.raises(DataError, match=r"photo '1\.png' must be finite"):
+        run(tmp_path)
+
+
 def test_every_photo_in_a_split_gets_its_features_and_is_counted(work, report):
     path, first = work / "tiny" / f"{NAME}.h5", report[0]
     assert (first.path, first.size) == (path, path.stat().st_size)
