@@ -122,7 +122,8 @@ def extract(
                 "prepare the data again"
             )
         jobs.append(_Job(feature_path(folder, settings), photos, mirror=False))
-        for split in (*(["train"] if settings.mirror else []), *mirror_splits):
+        mirrored = (*(["train"] if settings.mirror else []), *mirror_splits)
+        for split in dict.fromkeys(mirrored):
             if chosen := [photo for photo in photos if photo.split == split]:
                 path = feature_path(folder, settings, split)
                 jobs.append(_Job(path, chosen, mirror=True))
@@ -210,7 +211,8 @@ def _extract_file(
         else:
             rows = [row for number in writer.missing for row in writer.rows(number)]
             tried = {photos[row].id for row in rows}
-            _copy_from_whole(writer, photos)
+            if not writer.overwrite:
+                _copy_from_whole(writer, photos)
             rows = [row for number in writer.missing for row in writer.rows(number)]
             if rows:
                 _require_readable(writer.path, [photos[row] for row in rows])
@@ -239,7 +241,11 @@ def _extract_file(
 
 
 def _copy_from_whole(writer: FeatureWriter, photos: list[Photo]) -> None:
-    """Write the missing parts whose photos the whole data set has features of."""
+    """Write the missing parts whose photos the whole data set has features of.
+
+    The whole set is not used unless it was made exactly as this file says of itself, in
+    the same precision and by the same versions of the libraries.
+    """
     whole = whole_folder(writer.path.parent)
     path = None if whole is None else whole / writer.path.name
     if path is None or not path.is_file():
@@ -250,6 +256,9 @@ def _copy_from_whole(writer: FeatureWriter, photos: list[Photo]) -> None:
         _logger.info("the whole set is not used: %s", error)
         return
     with reader:
+        if reader.attributes["identity"] != writer.identity:
+            _logger.info("%s: not used, made with other weights or versions", path)
+            return
         for number in list(writer.missing):
             ids = [photos[row].id for row in writer.rows(number)]
             if all(name in reader.rows for name in ids):

@@ -85,6 +85,7 @@ class FeatureWriter:
 
     Attributes:
         path: the feature file.
+        overwrite: as above.
         complete: whether the file already exists, made by this encoder from these
             photos.
         missing: numbers of the parts to write.
@@ -105,7 +106,7 @@ class FeatureWriter:
         self.identity = identity
         self.image_ids = list(image_ids)
         self.mirrored = mirrored
-        self._overwrite = overwrite
+        self.overwrite = overwrite
         self._folder = parts_folder(self.path)
         self.header_file = self._folder / "header.json"
         self._lock = contextlib.ExitStack()
@@ -124,7 +125,7 @@ class FeatureWriter:
         )
         with contextlib.ExitStack() as stack, writing(self.path):
             stack.enter_context(locked(Path(f"{self.path}.lock"), taken))
-            if self._overwrite:
+            if self.overwrite:
                 self._delete_parts()
                 self.path.unlink(missing_ok=True)
             self._find_missing()

@@ -311,6 +311,58 @@ def test_a_limited_set_takes_its_features_from_the_whole_set(tmp_path, caplog):
         np.testing.assert_array_equal(new.read([0, 1, 2]), old.read([0, 1, 2]))
 
 
+@pytest.fixture
+def limited(tmp_path):
+    """Return a limited set of two photos; the whole set has made-up features."""
+    photos = prepare(tmp_path)
+    kept = [dataclasses.replace(p, path=tmp_path / "tiny" / p.path) for p in photos[:2]]
+    manifest.write_manifest(tmp_path / "tiny-first-2" / "manifest.jsonl", kept)
+
+    def write_whole(**identity):
+        encoder = Encoder(experiment().encoder)
+        identity = {**encoder.identity(), **identity}
+        ids = [photo.id for photo in kept]
+        with FeatureWriter(tmp_path / "tiny" / f"{NAME}.h5", identity, ids) as writer:
+            values = np.full((2, 4, encoder.width), 7, np.float16)
+            writer.part(0).write(values, ["", ""])
+            writer.finish()
+
+    return write_whole
+
+
+def is_copied(path):
+    with FeatureReader(path) as reader:
+        return (reader.read([0, 1]) == 7).all()
+
+
+@pytest.mark.parametrize(
+    "identity", [{"versions": {"keras": "3.0.0"}}, {"precision": "bfloat16"}]
+)
+def test_features_of_another_precision_or_version_are_not_copied(
+    tmp_path, limited, identity
+):
+    limited(**identity)
+    chosen = limit_experiment(experiment(), 2)
+    (part,) = extract(chosen, tmp_path, progress=False)
+    assert not is_copied(part.path)
+
+
+def test_overwriting_extracts_the_features_of_a_limited_set(tmp_path, limited):
+    limited()
+    chosen = limit_experiment(experiment(), 2)
+    (part,) = extract(chosen, tmp_path, progress=False)
+    assert is_copied(part.path)
+    (part,) = extract(chosen, tmp_path, overwrite=True, progress=False)
+    assert not is_copied(part.path)
+
+
+def test_a_split_that_is_mirrored_twice_is_extracted_once(tmp_path):
+    prepare(tmp_path)
+    files = run(tmp_path, mirror=True, mirror_splits=["val", "train", "val"])
+    names = [f"{NAME}.h5", f"{NAME}.mirror.h5", f"{NAME}.mirror-val.h5"]
+    assert [file.path.name for file in files] == names
+
+
 def test_a_limit_extracts_the_limited_part_of_a_further_set_alone(tmp_path):
     folder = tmp_path / "tiny"
     write_photos(folder / "photos", ["0.png", "1.png"], 18, "broken.png")
