@@ -7,6 +7,7 @@ import itertools
 import logging
 import os
 import time
+import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,9 @@ from show_attend_tell.config.experiments import whole_folder
 from show_attend_tell.config.settings import Experiment
 from show_attend_tell.data import manifest
 from show_attend_tell.data.features import (
+    UNKNOWN_FILE,
     FeatureReader,
+    PhotoFile,
     feature_path,
     require_no_shards,
 )
@@ -207,7 +210,7 @@ def _extract_file(
     tried: set[str] = set()  # ids of photos that this run reads
     with writer:
         if writer.complete:
-            tried = _extract_unreadable(encoder, writer, photos, write_parts, progress)
+            tried = _extract_changed(encoder, writer, photos, write_parts, progress)
         else:
             rows = [row for number in writer.missing for row in writer.rows(number)]
             tried = {photos[row].id for row in rows}
@@ -259,22 +262,62 @@ def _copy_from_whole(writer: FeatureWriter, photos: list[Photo]) -> None:
         if reader.attributes["identity"] != writer.identity:
             _logger.info("%s: not used, made with other weights or versions", path)
             return
+        usable = reader.rows.keys() - _changed_photos(reader, photos)
+        stored = reader.photo_files()
         for number in list(writer.missing):
             ids = [photos[row].id for row in writer.rows(number)]
-            if all(name in reader.rows for name in ids):
-                features = reader.read([reader.rows[name] for name in ids])
-                writer.part(number).write(features, [""] * len(ids))
+            if usable.issuperset(ids):
+                rows = [reader.rows[name] for name in ids]
+                files = [stored[row] for row in rows]
+                features = reader.read(rows)
+                writer.part(number).write(features, [""] * len(ids), files)
                 writer.missing.remove(number)
 
 
-def _extract_unreadable(
+def _changed_photos(reader: FeatureReader, photos: Sequence[Photo]) -> set[str]:
+    """Return the ids of photos whose files differ from those of their features.
+
+    The content of a file of the same size is compared only if the file is newer than
+    the features: reading all photos of COCO takes minutes. A file that was renamed
+    keeps the time of its content, but not that of its status. Absent files have not
+    changed.
+    """
+    extracted = reader.path.stat().st_mtime
+    stored = reader.photo_files()
+    changed = set()
+    for photo in photos:
+        row = reader.rows.get(photo.id)
+        if row is None or stored[row] == UNKNOWN_FILE:
+            continue
+        try:
+            status = photo.path.stat()
+            same = status.st_size == stored[row].size
+            if same and max(status.st_mtime, status.st_ctime) >= extracted:
+                same = _file_of(photo.path) == stored[row]
+        except OSError:
+            continue
+        if not same:
+            changed.add(photo.id)
+    return changed
+
+
+def _file_of(path: Path) -> PhotoFile:
+    """Return the size and the CRC-32 of a file."""
+    content = path.read_bytes()
+    return PhotoFile(len(content), zlib.crc32(content))
+
+
+def _extract_changed(
     encoder: Encoder,
     writer: FeatureWriter,
     photos: list[Photo],
     write_parts: Callable,
     progress: bool,
 ) -> set[str]:
-    """Add to a complete file the photos that could not be read before and can be now.
+    """Extract again the photos of a complete file that have changed since.
+
+    These are photos that could not be read before and can be now, and photos whose
+    files have another content.
 
     Returns:
         The ids of these photos.
@@ -285,10 +328,14 @@ def _extract_unreadable(
     with FeatureReader(writer.path) as present:
         if not present.rows:
             _require_readable(writer.path, photos)
+        changed = _changed_photos(present, photos)
+        if changed:
+            _logger.info("%s: %d photos have changed", writer.path, len(changed))
         rows = {
             row
             for row, photo in enumerate(photos)
-            if photo.id in present.problems and _is_readable(photo)
+            if photo.id in changed
+            or (photo.id in present.problems and _is_readable(photo))
         }
         if not rows:
             return set()
@@ -312,9 +359,9 @@ def _complete_part(
     photos: list[Photo],
     present: FeatureReader,
     number: int,
-    readable: set[int],
+    changed: set[int],
 ) -> None:
-    """Write a part from its present features and those of newly readable photos.
+    """Write a part from its present features and those of changed photos.
 
     Args:
         encoder: computes the features.
@@ -322,24 +369,27 @@ def _complete_part(
         photos: the photo of each row.
         present: reader of the complete file.
         number: the part.
-        readable: rows of the photos to encode.
+        changed: rows of the photos to encode.
     """
     rows = writer.rows(number)
     reasons = [present.problems.get(photos[row].id, "") for row in rows]
     features = np.zeros((len(rows), *present.shape[1:]), np.float16)
-    kept = [row for row in rows if photos[row].id in present.rows]
-    features[np.array(kept) - rows.start] = present.read(kept)
-    new = [row for row in rows if row in readable]
+    files = present.photo_files()[rows.start : rows.stop]
+    new = [row for row in rows if row in changed]
+    kept = [row for row in set(rows) - changed if photos[row].id in present.rows]
+    features[np.array(kept, np.int64) - rows.start] = present.read(kept)
     if new:
         paths = [photos[row].path for row in new]
         threads = min(8, usable_cores())
         decoded = decoded_photos(encoder, paths, writer.mirrored, threads)
         with contextlib.closing(decoded):
-            encoded, problems = encode_photos(encoder, decoded)
-        for row, annotations, problem in zip(new, encoded, problems, strict=True):
-            features[row - rows.start] = annotations
-            reasons[row - rows.start] = problem
-    writer.part(number).write(features, reasons)
+            encoded, problems, new_files = encode_photos(encoder, decoded)
+        for index, row in enumerate(new):
+            place = row - rows.start
+            features[place] = encoded[index]
+            reasons[place] = problems[index]
+            files[place] = new_files[index]
+    writer.part(number).write(features, reasons, files)
 
 
 def write_parts_here(
@@ -355,8 +405,13 @@ def write_parts_here(
             of_part = itertools.islice(decoded, len(writer.rows(number)))
             return number, *encode_photos(encoder, of_part, bar.update)
 
-        def write(number: int, features: np.ndarray, problems: list[str]) -> None:
-            writer.part(number).write(features, problems)
+        def write(
+            number: int,
+            features: np.ndarray,
+            problems: list[str],
+            files: list[PhotoFile],
+        ) -> None:
+            writer.part(number).write(features, problems, files)
 
         encoded = map(encode, writer.missing)
         for _ in read_ahead(lambda part: write(*part), encoded):
@@ -365,10 +420,10 @@ def write_parts_here(
 
 def encode_photos(
     encoder: Encoder,
-    photos: Iterator[tuple[np.ndarray, str]],
+    photos: Iterator[tuple[np.ndarray, str, PhotoFile]],
     advance: Callable[[int], object] = lambda photos: None,
-) -> tuple[np.ndarray, list[str]]:
-    """Return the features of a part and its problems.
+) -> tuple[np.ndarray, list[str], list[PhotoFile]]:
+    """Return the features of a part, its problems and its files.
 
     Args:
         encoder: computes the features.
@@ -376,13 +431,14 @@ def encode_photos(
         advance: called with the number of photos of each batch.
 
     Returns:
-        (n, L, D) float16, zeros where there is a problem, and n reasons. Values out
-        of float16's range are clipped to it; infinities stay.
+        (n, L, D) float16, zeros where there is a problem, n reasons and n files. Values
+        out of float16's range are clipped to it; infinities stay.
     """
     features = []
-    reasons = []
+    reasons: list[str] = []
+    files: list[PhotoFile] = []
     while batch := list(itertools.islice(photos, BATCH)):
-        squares, problems = zip(*batch, strict=True)
+        squares, problems, of_batch = zip(*batch, strict=True)
         encoded = encoder.encode(np.stack(squares))  # (b, S, S, 3) -> (b, L, D)
         # An infinity is a fault of the encoder, which clipping must not hide.
         infinite = np.isinf(encoded)
@@ -391,13 +447,14 @@ def encode_photos(
         encoded[np.array([bool(problem) for problem in problems])] = 0
         features.append(encoded)
         reasons += problems
+        files += of_batch
         advance(len(encoded))
-    return np.concatenate(features), reasons
+    return np.concatenate(features), reasons, files
 
 
 def decoded_photos(
     encoder: Encoder, paths: Iterable[Path], mirror: bool, threads: int
-) -> Generator[tuple[np.ndarray, str], None, None]:
+) -> Generator[tuple[np.ndarray, str, PhotoFile], None, None]:
     """Decode photos in threads, some batches ahead of the network.
 
     Args:
@@ -407,17 +464,23 @@ def decoded_photos(
         threads: number of threads.
 
     Yields:
-        (S, S, 3) uint8, and the reason why the photo is unreadable, or "".
+        (S, S, 3) uint8, the reason why the photo is unreadable, or "", and its file.
     """
     read = functools.partial(decode, encoder, mirror=mirror)
     yield from read_ahead(read, paths, _AHEAD, threads)
 
 
-def decode(encoder: Encoder, path: Path, mirror: bool) -> tuple[np.ndarray, str]:
-    """Return the encoder's input (S, S, 3) and "", or a black one and the reason."""
+def decode(
+    encoder: Encoder, path: Path, mirror: bool
+) -> tuple[np.ndarray, str, PhotoFile]:
+    """Return the encoder's input (S, S, 3), "" and the photo's file.
+
+    Of an unreadable photo the input is black, with the reason; the file is unknown.
+    """
     try:
         image = load_photo(path)
-    except PhotoError as error:
+        file = _file_of(path)
+    except (PhotoError, OSError) as error:
         side = encoder.settings.image_size
-        return np.zeros((side, side, 3), np.uint8), str(error)
-    return encoder.preprocess(image, mirror), ""
+        return np.zeros((side, side, 3), np.uint8), str(error), UNKNOWN_FILE
+    return encoder.preprocess(image, mirror), "", file

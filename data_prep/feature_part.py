@@ -32,7 +32,7 @@ import h5py
 import hdf5plugin
 import numpy as np
 
-from show_attend_tell.data.features import index_digest
+from show_attend_tell.data.features import UNKNOWN_FILE, PhotoFile, index_digest
 from show_attend_tell.runtime.errors import DataError
 from show_attend_tell.runtime.files import durable_path, fault_of_locks
 from show_attend_tell.runtime.hdf5_objects import hdf5_faults, own_dataset
@@ -53,12 +53,18 @@ class Part(NamedTuple):
     mirrored: bool  # whether the photos are mirrored
     image_ids: tuple[str, ...]  # of its n photos
 
-    def write(self, features: np.ndarray, problems: Sequence[str]) -> None:
+    def write(
+        self,
+        features: np.ndarray,
+        problems: Sequence[str],
+        files: Sequence[PhotoFile] | None = None,
+    ) -> None:
         """Write the part atomically; several processes may write the same one.
 
         Args:
             features: (n, L, D) float16, zeros where there is a problem.
             problems: for each photo the reason why it is unreadable, or "".
+            files: the content of each photo's file; unknown by default.
 
         Raises:
             DataError: a value is NaN or infinite, or the disk cannot be written.
@@ -81,6 +87,7 @@ class Part(NamedTuple):
             file.attrs["digest"] = self.digest(problems, checksums)
             write_column(file, "problems", problems)
             write_column(file, "checksums", np.array(checksums, np.uint32))
+            write_files(file, files or [UNKNOWN_FILE] * len(features))
             file.flush()
             content = file.id.get_file_image()
         with (
@@ -109,14 +116,18 @@ class Part(NamedTuple):
         ):
             yield file
 
-    def read_columns(self) -> tuple[list[str], list[int]]:
-        """Return the problems and the checksums of the written part.
+    def read_columns(self) -> tuple[list[str], list[int], list[PhotoFile]]:
+        """Return the problems, the checksums and the files of the written part.
 
         Raises:
             DataError: it is damaged, or holds other photos or another encoder's.
         """
         with self.open() as file:
-            names = ("problems", "checksums", "features")
+            names = ["problems", "checksums", "features"]
+            with hdf5_faults():  # parts of earlier versions lack them
+                has_files = {"file_sizes", "file_crcs"} <= set(file)
+            if has_files:
+                names += ["file_sizes", "file_crcs"]
             columns = {name: own_dataset(file, name) for name in names}
             with hdf5_faults():
                 rows = {column.shape[:1] for column in columns.values()}
@@ -128,7 +139,13 @@ class Part(NamedTuple):
                 digest = file.attrs["digest"]
             if digest != self.digest(problems, checksums):
                 raise ValueError("its digest differs")
-        return problems, checksums
+            files = [UNKNOWN_FILE] * len(self.image_ids)
+            if has_files:
+                with hdf5_faults():
+                    sizes = columns["file_sizes"][:].tolist()
+                    crcs = columns["file_crcs"][:].tolist()
+                files = list(map(PhotoFile, sizes, crcs))
+        return problems, checksums, files
 
 
 @contextlib.contextmanager
@@ -179,3 +196,11 @@ def write_column(
         column = fixed_width(values)
         column = column.astype(h5py.string_dtype("utf-8", column.dtype.itemsize))
     file.create_dataset(name, data=column, track_times=False)
+
+
+def write_files(file: h5py.File, files: Sequence[PhotoFile]) -> None:
+    """Write the size and the CRC-32 of each photo's file."""
+    sizes = [of_photo.size for of_photo in files]
+    crcs = [of_photo.crc for of_photo in files]
+    write_column(file, "file_sizes", np.array(sizes, np.uint64))
+    write_column(file, "file_crcs", np.array(crcs, np.uint32))

@@ -30,12 +30,14 @@ from data_prep.feature_part import (
     create_features,
     fixed_width,
     write_column,
+    write_files,
     writing,
 )
 from show_attend_tell.data.encoder_identity import identity_difference
 from show_attend_tell.data.features import (
     FORMAT,
     FeatureReader,
+    PhotoFile,
     parts_folder,
 )
 from show_attend_tell.runtime.errors import DataError
@@ -250,16 +252,21 @@ class FeatureWriter:
         for abandoned in self._folder.glob(f"{TEMPORARY}*"):  # by killed processes
             abandoned.unlink(missing_ok=True)
         columns = [self.part(number).read_columns() for number in self._numbers]
-        problems = [problem for column, _ in columns for problem in column]
-        checksums = [checksum for _, column in columns for checksum in column]
+        problems = [problem for column, _, _ in columns for problem in column]
+        checksums = [checksum for _, column, _ in columns for checksum in column]
+        files = [photo for _, _, column in columns for photo in column]
         with writing(self.path), durable_path(self.path) as temporary:
             self._reserve(temporary, problems)
             with h5py.File(temporary, "w", libver=LIBVER, locking=False) as file:
-                self._write_all(file, problems, checksums)
+                self._write_all(file, problems, checksums, files)
         self._delete_parts()
 
     def _write_all(
-        self, file: h5py.File, problems: list[str], checksums: list[int]
+        self,
+        file: h5py.File,
+        problems: list[str],
+        checksums: list[int],
+        files: list[PhotoFile],
     ) -> None:
         """Write attributes, features and columns."""
         file.attrs["format"] = FORMAT
@@ -274,6 +281,7 @@ class FeatureWriter:
         write_column(file, "written", written)
         write_column(file, "problems", problems)
         write_column(file, "checksums", np.array(checksums, np.uint32))
+        write_files(file, files)
 
     def _copy_features(self, file: h5py.File, checksums: list[int]) -> None:
         """Copy the compressed chunks of all parts."""

@@ -61,8 +61,8 @@ def part_writer(
     def write(job: tuple[Part, tuple[Path, ...]]) -> None:
         part, photos = job
         decoded = decoded_photos(encoder, photos, part.mirrored, _DECODERS)
-        features, problems = encode_photos(encoder, decoded)
-        part.write(features, problems)
+        features, problems, files = encode_photos(encoder, decoded)
+        part.write(features, problems, files)
 
     return write
 

@@ -12,7 +12,11 @@ nothing of this package to read it::
 ``written``     (N,)         bool, False for a photo that could not be decoded
 ``problems``    (N,)         UTF-8 text, the reason it could not, or empty
 ``checksums``   (N,)         uint32, CRC-32 of each photo's compressed chunk
+``file_sizes``  (N,)         uint64, bytes of each photo's file, 0 if unknown
+``file_crcs``   (N,)         uint32, CRC-32 of each photo's file
 ==============  ===========  ==========================================================
+
+The last two show which photos have changed since; files of earlier versions lack them.
 
 Attributes are ``format`` (:data:`FORMAT`), ``identity`` (JSON of
 ``Encoder.identity``), ``mirrored`` (bool), ``complete`` (bool) and ``digest`` (SHA-256
@@ -30,7 +34,7 @@ import threading
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import h5py
 import hdf5plugin  # noqa: F401 - registers the decompression with HDF5
@@ -64,6 +68,16 @@ def feature_path(
 def parts_folder(path: str | Path) -> Path:
     """Return the folder of a feature file's parts until they are joined."""
     return Path(f"{Path(path)}.parts")
+
+
+class PhotoFile(NamedTuple):
+    """The content of a photo's file when its features were extracted."""
+
+    size: int  # bytes, 0 if unknown
+    crc: int  # CRC-32
+
+
+UNKNOWN_FILE = PhotoFile(0, 0)
 
 
 def require_no_shards(path: Path) -> None:
@@ -251,6 +265,22 @@ class FeatureReader:
         digest = hashlib.sha256(text.encode())
         digest.update(np.asarray(self._checksums, "<u4")[rows].tobytes())
         return digest.hexdigest()
+
+    def photo_files(self) -> list[PhotoFile]:
+        """Return what is stored of each photo's file, in the order of the rows.
+
+        Raises:
+            DataError: a column is damaged.
+        """
+        count = len(self.image_ids)
+        with self._lock, reading(self.path, DataError, _REMEDY):
+            with hdf5_faults():
+                has_files = {"file_sizes", "file_crcs"} <= set(self._file)
+            if not has_files:
+                return [UNKNOWN_FILE] * count
+            sizes = _numbers(self._file, "file_sizes", "unsigned integers", count)
+            crcs = _numbers(self._file, "file_crcs", "unsigned integers", count)
+        return list(map(PhotoFile, sizes.tolist(), crcs.tolist()))
 
     def _read_row(self, row: int, features: np.ndarray, position: int) -> None:
         photo = f"{self.path}: the features of photo {self.image_ids[row]!r}"

@@ -2,9 +2,11 @@
 
 import dataclasses
 import logging
+import os
 import shutil
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 import tiny_run
@@ -15,7 +17,7 @@ from data_prep.feature_writer import FeatureWriter
 from show_attend_tell.config.experiments import limit_experiment
 from show_attend_tell.config.settings import Experiment
 from show_attend_tell.data import manifest
-from show_attend_tell.data.features import FeatureReader
+from show_attend_tell.data.features import UNKNOWN_FILE, FeatureReader, PhotoFile
 from show_attend_tell.data.manifest import Photo
 from show_attend_tell.data.preprocessing import load_photo
 from show_attend_tell.models.encoder.network import Encoder
@@ -25,6 +27,7 @@ SIDE = 16
 ROWS = 64  # of a shard, so that few photos have two
 TRAIN, VAL = ROWS + 10, 5
 BROKEN, ABSENT = 3, TRAIN + 1
+SIZE = 4096  # bytes of a photo with padding
 NAME = "features-SceneNet-annotations"
 
 
@@ -94,12 +97,15 @@ class OfLargeValues:
 
 
 def test_features_are_clipped_to_the_range_of_float16_and_unreadable_photos_are_zeros():
-    photos = [(np.zeros((8, 8, 3), np.uint8), text) for text in ("", "", "truncated")]
-    features, reasons = encode_photos(OfLargeValues(), iter(photos))
+    square = np.zeros((8, 8, 3), np.uint8)
+    texts = ("", "", "truncated")
+    photos = [(square, text, PhotoFile(9, number)) for number, text in enumerate(texts)]
+    features, reasons, files = encode_photos(OfLargeValues(), iter(photos))
     assert features.dtype == np.float16
     largest = np.finfo(np.float16).max
     np.testing.assert_array_equal(features.ravel(), [largest, -largest, 0])
     assert reasons == ["", "", "truncated"]
+    assert files == [PhotoFile(9, 0), PhotoFile(9, 1), PhotoFile(9, 2)]
 
 
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
@@ -249,6 +255,53 @@ def test_unreadable_photos_are_tried_again(tmp_path):
     np.testing.assert_array_equal(after, before)
 
 
+def features_of(path: Path) -> dict[str, bytes]:
+    with FeatureReader(path) as reader:
+        return {name: reader.read([row]).tobytes() for name, row in reader.rows.items()}
+
+
+def test_changed_photos_are_extracted_again_and_no_others(tmp_path):
+    prepare(tmp_path)
+    folder = tmp_path / "tiny" / "photos"
+    first, second = ((folder / name).read_bytes() for name in ("0.png", "1.png"))
+    (folder / "2.png").write_bytes(first.ljust(SIZE, b"\0"))
+    path = run(tmp_path)[0].path
+    before = features_of(path)
+    (folder / "0.png").write_bytes(second)
+    (folder / "2.png").write_bytes(second.ljust(SIZE, b"\0"))
+    os.utime(folder / "2.png", (0, 0))  # as a copy of an old file
+    (folder / "5.png").unlink()  # its features stay
+    (folder / "6.png").touch()  # has the same content
+    (folder / f"{ROWS}.png").write_bytes(b"damaged")
+    report = run(tmp_path)[0]
+    assert report.extracted == 2
+    assert f"{ROWS}.png" in report.unreadable
+    after = features_of(path)
+    assert before.keys() - after.keys() == {f"{ROWS}.png"}
+    changed = {name for name in after if after[name] != before[name]}
+    assert changed == {"0.png", "2.png"}
+    assert run(tmp_path)[0].extracted == 0
+
+
+def test_features_that_know_nothing_of_the_files_stay(tmp_path):
+    photos = prepare(tmp_path)[: TRAIN + VAL]
+    encoder = Encoder(experiment().encoder)
+    path = tmp_path / "tiny" / f"{NAME}.h5"
+    ids = [photo.id for photo in photos]
+    with FeatureWriter(path, encoder.identity(), ids) as writer:
+        for number in writer.missing:
+            rows = len(writer.rows(number))
+            values = np.ones((rows, 4, encoder.width), np.float16)
+            writer.part(number).write(values, [""] * rows)
+        writer.finish()
+    with FeatureReader(path) as reader:
+        assert reader.photo_files() == [UNKNOWN_FILE] * len(ids)
+    with h5py.File(path, "a") as file:  # as earlier versions wrote it
+        del file["file_sizes"]
+        del file["file_crcs"]
+    assert run(tmp_path)[0].extracted == 0
+
+
 @pytest.mark.nightly
 def test_an_interruption_while_photos_are_tried_again_keeps_the_features(tmp_path):
     photos = prepare(tmp_path)
@@ -345,6 +398,18 @@ def test_features_of_another_precision_or_version_are_not_copied(
     chosen = limit_experiment(experiment(), 2)
     (part,) = extract(chosen, tmp_path, progress=False)
     assert not is_copied(part.path)
+
+
+def test_a_limited_set_of_changed_photos_is_extracted(tmp_path):
+    photos = prepare(tmp_path)
+    run(tmp_path)
+    kept = [dataclasses.replace(p, path=tmp_path / "tiny" / p.path) for p in photos[:2]]
+    manifest.write_manifest(tmp_path / "tiny-first-2" / "manifest.jsonl", kept)
+    kept[1].path.write_bytes(kept[0].path.read_bytes())
+    chosen = limit_experiment(experiment(), 2)
+    (part,) = extract(chosen, tmp_path, progress=False)
+    first, second = features_of(part.path).values()
+    assert first == second
 
 
 def test_overwriting_extracts_the_features_of_a_limited_set(tmp_path, limited):
