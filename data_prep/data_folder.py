@@ -8,7 +8,8 @@ import os
 import shutil
 import stat
 import zipfile
-from collections.abc import Iterable, Iterator
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -260,7 +261,7 @@ class DataFolder:
         return file
 
     def unpack(self, paths: Iterable[Path], progress: bool = False) -> set[Path]:
-        """Unpack photos, but those whose file has its size already.
+        """Unpack photos, but those whose file has the content of the entry already.
 
         Only the file name of an entry is used, so no entry can leave the folder.
         Damaged entries are not written and become problems.
@@ -275,17 +276,11 @@ class DataFolder:
         Raises:
             DataError: the disk is full or cannot be written.
         """
-        sizes = {}
         damaged = set()
-        if self._unpacked.is_dir():
-            with os.scandir(self._unpacked) as entries:
-                sizes = {entry.name: entry.stat().st_size for entry in entries}
         names = {path.name for path in paths if path.parent == self._unpacked}
-        missing = {
-            name: packed
-            for name, packed in self._packed.items()
-            if name in names and sizes.get(name) != packed.member.file_size
-        }
+        wanted = {name: p for name, p in self._packed.items() if name in names}
+        present = self._unpacked_already(wanted, progress)
+        missing = {name: p for name, p in wanted.items() if name not in present}
         _require_readable_archives(missing.values())
         size = sum(packed.member.file_size for packed in missing.values())
         require_space(size, self._unpacked, "unpacked photos", DataError)
@@ -314,6 +309,39 @@ class DataFolder:
                     f"{one_line(error)}"
                 ) from None
         return damaged
+
+    def _unpacked_already(
+        self, wanted: Mapping[str, Packed], progress: bool
+    ) -> set[str]:
+        """Return the names of the unpacked photos with the content of their entries.
+
+        Another archive may hold a photo of the same name and size.
+        """
+        if not self._unpacked.is_dir():
+            return set()
+        with os.scandir(self._unpacked) as entries:
+            sizes = {entry.name: entry.stat().st_size for entry in entries}
+        complete = [
+            name
+            for name, packed in wanted.items()
+            if sizes.get(name) == packed.member.file_size
+        ]
+        title = "comparing unpacked photos"
+        with progress_bar(len(complete), "photo", title, shown=progress) as bar:
+            present = set()
+            for name in complete:
+                if _crc_of(self._unpacked / name) == wanted[name].member.CRC:
+                    present.add(name)
+                bar.update()
+        return present
+
+
+def _crc_of(path: Path) -> int | None:
+    """Return the CRC-32 of a file, None if it cannot be read."""
+    try:
+        return zlib.crc32(path.read_bytes())
+    except OSError:
+        return None
 
 
 def _unpack_entry(

@@ -149,6 +149,14 @@ def test_unpacking_again_writes_only_missing_photos(tmp_path, capsys):
     assert {name: (target / name).read_bytes() for name in contents} == contents
 
 
+def test_an_unpacked_photo_of_the_same_size_and_another_content_is_replaced(tmp_path):
+    target = tmp_path / "work" / "photos" / "a.jpg"
+    for content in (JPEG + b"1", JPEG + b"2"):
+        make_zip(tmp_path / "photos.zip", {"a.jpg": content})
+        unpack(tmp_path)
+        assert target.read_bytes() == content
+
+
 def change_content(archive):
     archive[archive.index(JPEG)] ^= 0xFF  # it is stored as it is
 
