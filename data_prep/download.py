@@ -31,6 +31,7 @@ from show_attend_tell.runtime.errors import DataError, one_line
 from show_attend_tell.runtime.files import locked
 from show_attend_tell.runtime.progress import progress_bar
 
+_BEYOND_THE_END = requests.codes.requested_range_not_satisfiable
 _CHUNK = 1 << 16  # bytes; an interruption loses the unfinished chunk
 _TIMEOUT = (20.0, 60.0)  # seconds to connect, and between two chunks
 # Of each request, with pauses of 1, 2, 4, ... seconds, or as the server asks. A server
@@ -165,7 +166,7 @@ def download_file(remote: RemoteFile, folder: Path, progress: bool = False) -> P
             )
         with locked(part.with_name(f".{remote.name}.lock"), taken):
             if remote.size is None or _size(part) < remote.size:
-                _receive(remote, part, progress)
+                _receive(remote, part, _size(part), progress)
             if fault := _fault(part, remote):
                 part.unlink()
                 raise DataError(f"{remote.url}: {fault}; deleted, download again")
@@ -196,14 +197,20 @@ def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def _receive(remote: RemoteFile, part: Path, progress: bool) -> None:
+def _receive(remote: RemoteFile, part: Path, done: int, progress: bool) -> None:
     """Append the missing bytes to the part.
+
+    Args:
+        remote: the file.
+        part: the part; it is written from its beginning if `done` is 0, or if it has
+            bytes beyond the end of the server's file.
+        done: number of bytes to keep.
+        progress: whether to show a progress bar.
 
     Raises:
         requests.RequestException: the server refuses, or the connection is closed
             early.
     """
-    done = _size(part)
     if remote.size is not None:
         _require_room(remote, remote.size - done, part.parent)
     # "identity" excludes compression, so that ranges count bytes of the file.
@@ -218,6 +225,9 @@ def _receive(remote: RemoteFile, part: Path, progress: bool) -> None:
         ) as response,
     ):
         if _is_complete(response, done):
+            return
+        if done and response.status_code == _BEYOND_THE_END:
+            _receive(remote, part, 0, progress)
             return
         response.raise_for_status()
         if response.status_code != requests.codes.partial_content:
@@ -263,7 +273,7 @@ def _is_complete(response: requests.Response, done: int) -> bool:
 
     A run that was killed after the last byte leaves a complete part.
     """
-    if response.status_code != requests.codes.requested_range_not_satisfiable:
+    if response.status_code != _BEYOND_THE_END:
         return False
     size = re.fullmatch(r"bytes \*/(\d+)", response.headers.get("Content-Range", ""))
     return size is not None and int(size[1]) == done

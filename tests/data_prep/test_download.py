@@ -36,9 +36,9 @@ class Handler(BaseHTTPRequestHandler):
             self.send_error(server.statuses.pop(0))
             return
         content = server.files.get(self.path.rpartition("/")[2], server.content)
-        if server.ranges and first == len(content):
+        if server.ranges and first >= len(content):
             self.send_response(416)
-            self.send_header("Content-Range", f"bytes */{first}")
+            self.send_header("Content-Range", f"bytes */{len(content)}")
             self.end_headers()
             return
         body = content[first + server.shift :] if server.ranges else content
@@ -208,6 +208,28 @@ def test_a_complete_part_of_unknown_size_gets_its_name(server, tmp_path):
     path = download_file(remote(server, size=None), tmp_path)
     assert path.read_bytes() == CONTENT
     assert server.starts == [SIZE]
+
+
+@pytest.mark.parametrize("size", [None, SIZE])
+def test_a_part_longer_than_the_file_is_downloaded_anew(server, tmp_path, size):
+    server.content = CONTENT[:1000]
+    wanted = remote(server, size and 1000, hashlib.sha256(server.content).hexdigest())
+    (tmp_path / "file.zip.part").write_bytes(b"of another file" * 1000)
+    if size:
+        with refused(DataError, "size must be 1000 bytes. Received: 15000; deleted"):
+            download_file(wanted, tmp_path)
+    assert download_file(wanted, tmp_path).read_bytes() == server.content
+    assert server.starts == ([0] if size else [15_000, 0])
+    assert names(tmp_path) == ["file.zip"]
+
+
+def test_a_server_that_refuses_every_range_is_one_line(server, tmp_path):
+    (tmp_path / "file.zip.part").write_bytes(b"x" * 10)
+    server.statuses = [416, 416]
+    with refused(DataError, "416 .*run the command again"):
+        download_file(remote(server, size=None), tmp_path)
+    assert server.starts == [10, 0]
+    assert (tmp_path / "file.zip.part").read_bytes() == b"x" * 10
 
 
 def test_a_file_of_another_md5_is_deleted(server, tmp_path):
