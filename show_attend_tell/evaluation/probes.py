@@ -141,9 +141,10 @@ def hide(annotations: np.ndarray, order: np.ndarray, counts: np.ndarray) -> np.n
     # The rank of each location, from 0: the order of an order.
     ranks = (-1.0 * order).argsort(axis=1, kind="stable").argsort(axis=1)
     seen = (ranks >= counts[:, None])[..., None]  # (B, L, 1)
-    means = (annotations * seen).sum(axis=1, keepdims=True)
-    means /= np.maximum(seen.sum(axis=1, keepdims=True), 1)  # (B, 1, D)
-    return np.where(seen, annotations, means)
+    # Features are float16, whose sums overflow at 65,504 and lose digits before.
+    sums = (annotations * seen).sum(axis=1, keepdims=True, dtype=np.float32)
+    means = sums / np.maximum(seen.sum(axis=1, keepdims=True), 1)  # (B, 1, D)
+    return np.where(seen, annotations, means.astype(annotations.dtype))
 
 
 def read_words(

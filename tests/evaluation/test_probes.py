@@ -235,6 +235,18 @@ def test_hidden_locations_are_the_mean_of_the_others(layered, monkeypatch, batch
         assert np.isclose(hidden_random, falls).any()
 
 
+def test_the_mean_of_others_is_exact_where_a_sum_of_float16_overflows():
+    values = np.random.default_rng(2).uniform(900, 1100, (2, 196, 3))
+    annotations = values.astype(np.float16)
+    order = np.zeros((2, 196))
+    order[:, 5] = 1
+    hidden = probes.hide(annotations, order, np.array([1, 1]))
+    assert hidden.dtype == np.float16
+    others = np.delete(annotations, 5, axis=1).astype(float)
+    np.testing.assert_allclose(hidden[:, 5], others.mean(axis=1), rtol=5e-4)
+    np.testing.assert_array_equal(np.delete(hidden, 5, axis=1), others)
+
+
 def test_captions_without_objects_have_no_hidden_locations(layered):
     values = np.zeros((4, 4, len(VOCABULARY)))
     nothing = dict.fromkeys(CAPTIONS, "a")
