@@ -58,7 +58,7 @@ def read_folder(data: DataFolder) -> list[Photo]:
         if not rows:
             raise _no_captions(data)
     places = photo_places(data, dict.fromkeys(row.name for row in rows))
-    ids = _first_names(places)
+    ids = first_names(places)
     if others := [name for name, first in ids.items() if name != first]:
         data.problems.notes.append(
             f"names of photos that another name also means, joined: {len(others)}, "
@@ -111,7 +111,7 @@ def photo_places(data: DataFolder, names: Iterable[str]) -> dict[str, Path]:
     return places
 
 
-def _first_names(places: Mapping[str, Path]) -> dict[str, str]:
+def first_names(places: Mapping[str, Path]) -> dict[str, str]:
     """Return the first name of each name's file: a table may use several for one."""
     first: dict[str, str] = {}
     return {

@@ -12,7 +12,7 @@ import numpy as np
 
 from data_prep.data_folder import DataFolder, TextFile, read_text
 from data_prep.preparation import Preparation, Prepared, Problem
-from data_prep.sources.folder import photo_places
+from data_prep.sources.folder import first_names, photo_places
 from data_prep.sources.tables import (
     hash_order,
     lists_by_hash,
@@ -115,9 +115,15 @@ def _join(
     data: DataFolder, words: dict[str, str], splits: dict[str, str | None]
 ) -> tuple[list[Word], dict[str, Path]]:
     """Return the rows in the order of splits, and the file of each crop."""
-    places = photo_places(data, words)
-    for name in words.keys() - places.keys():
+    found = photo_places(data, words)
+    for name in words.keys() - found.keys():
         data.problems.add(CropProblem.ABSENT, name)
+    places = {}
+    for name, first in first_names(found).items():
+        if name == first:
+            places[name] = found[name]
+        else:
+            data.problems.add(Problem.DUPLICATE_ID, name)
     named = {name: split for name, split in splits.items() if split}
     if not named:
         data.problems.notes.append(
@@ -141,7 +147,7 @@ def _join(
         for name in places
         if named.get(name) == split
     ]
-    for name in _unlisted(data, places):
+    for name in _unlisted(data, found):
         data.problems.add(CropProblem.WITHOUT_WORD, name)
     return rows, places
 

@@ -11,6 +11,7 @@ from PIL import Image
 from refusals import refused
 from tiny_reader import crop_bytes, drawn_crop, random_reader
 
+from data_prep.preparation import Problem
 from data_prep.prepare import prepare
 from show_attend_tell.cli.main import main
 from show_attend_tell.config import runs
@@ -68,6 +69,15 @@ def test_the_words_of_a_table_decide_the_alphabet(tmp_path):
         folder = make_folder(tmp_path / f"data-{count}", WORDS[:count])
         report = prepare(experiment(name=f"of-{count}"), folder, tmp_path)
         assert {"train", "val"} <= report.counts.keys()
+
+
+def test_a_crop_that_a_table_names_in_two_ways_is_one_word(tmp_path):
+    folder = make_folder(tmp_path / "data", WORDS[:3], ["train", "val", "test"])
+    with (folder / "words.csv").open("a") as table:
+        table.write("0.png,one,test\n")  # crops/0.png, which trains
+    report = prepare(experiment(), folder, tmp_path)
+    assert report.counts == {split: {"words": 1} for split in ("train", "val", "test")}
+    assert report.problems.names(Problem.DUPLICATE_ID) == ["0.png"]
 
 
 def test_splits_archives_and_other_names_of_columns_are_read(tmp_path):
