@@ -208,6 +208,7 @@ class DataFolder:
         self.photo_files: list[Path] = []
         self._packed: dict[str, Packed] = {}  # photos
         self._texts: dict[str, Path | Packed] = {}
+        self._ignored_texts: dict[str, Path] = {}  # one of the same name is read
         with reading(folder, DataError, "make it readable, or name another folder"):
             files = find_files(self.folder, prepared, self.problems)
         archives = [path for path in files if path.suffix.lower() == ".zip"]
@@ -216,8 +217,8 @@ class DataFolder:
                 self.photo_files.append(path)
                 if self.photos.setdefault(path.name, path) != path:
                     self.found_twice.add(path.name)
-            else:
-                self._texts.setdefault(path.name, path)
+            elif self._texts.setdefault(path.name, path) != path:
+                self._ignored_texts[path.name] = path
         for path in archives:  # later than all files, which are preferred
             for packed in visible_members(path, self.problems):
                 name = entry_path(packed.member).name
@@ -236,15 +237,23 @@ class DataFolder:
     def text(self, *names: str) -> TextFile | None:
         """Return the text file with the first of the names that exists, or None.
 
+        A note names another file of the same name, outside archives, that is not read.
+
         Args:
             names: file names, the preferred one first.
 
         Raises:
             DataError: the file cannot be read, or is not UTF-8.
         """
-        present = (self._texts[name] for name in names if name in self._texts)
-        place = next(present, None)
-        return None if place is None else read_text(place)
+        name = next((name for name in names if name in self._texts), None)
+        if name is None:
+            return None
+        if ignored := self._ignored_texts.pop(name, None):
+            self.problems.notes.append(
+                f"two files of the name {name}: {self._texts[name]} is read, {ignored} "
+                "is not"
+            )
+        return read_text(self._texts[name])
 
     def require_text(self, *names: str) -> TextFile:
         """Return the file of :meth:`text`.

@@ -119,6 +119,20 @@ def test_a_photo_in_two_folders_is_recorded(tmp_path):
     assert data.photos["a.jpg"] == tmp_path / "one" / "a.jpg"
 
 
+def test_a_text_that_is_not_read_for_another_of_its_name_is_noted(tmp_path):
+    for place in ("one", "two"):
+        make_file(tmp_path / place / "a.txt", place)
+    make_zip(tmp_path / "texts.zip", {"a.txt": "packed", "b.txt": "b"})
+    data = search(tmp_path)
+    assert data.problems.notes == []
+    assert [data.text("a.txt").text for _ in range(2)] == ["one", "one"]
+    assert data.text("b.txt").text == "b"
+    first, second = (tmp_path / place / "a.txt" for place in ("one", "two"))
+    assert data.problems.notes == [
+        f"two files of the name a.txt: {first} is read, {second} is not"
+    ]
+
+
 def test_hidden_files_and_prepared_photos_are_ignored(tmp_path):
     for name in (".git/a.jpg", "__MACOSX/b.jpg", "work/c.jpg", ".d.jpg"):
         make_file(tmp_path / name)
