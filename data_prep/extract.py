@@ -212,6 +212,7 @@ def _extract_file(
         if writer.complete:
             tried = _extract_changed(encoder, writer, photos, write_parts, progress)
         else:
+            _discard_changed_parts(writer, photos)
             rows = [row for number in writer.missing for row in writer.rows(number)]
             tried = {photos[row].id for row in rows}
             if not writer.overwrite:
@@ -275,30 +276,54 @@ def _copy_from_whole(writer: FeatureWriter, photos: list[Photo]) -> None:
 
 
 def _changed_photos(reader: FeatureReader, photos: Sequence[Photo]) -> set[str]:
-    """Return the ids of photos whose files differ from those of their features.
+    """Return the ids of photos whose files differ from those of their features."""
+    extracted = reader.path.stat().st_mtime
+    stored = reader.photo_files()
+    return {
+        photo.id
+        for photo in photos
+        if photo.id in reader.rows
+        and _has_changed(photo.path, stored[reader.rows[photo.id]], extracted)
+    }
+
+
+def _discard_changed_parts(writer: FeatureWriter, photos: Sequence[Photo]) -> None:
+    """Delete the parts of an interrupted extraction whose photos have changed since."""
+    for number in writer.written:
+        part = writer.part(number)
+        extracted = part.file.stat().st_mtime
+        _, _, files = part.read_columns()
+        if any(
+            _has_changed(photos[row].path, stored, extracted)
+            for row, stored in zip(writer.rows(number), files, strict=True)
+        ):
+            _logger.info("%s: its photos have changed", part.file)
+            writer.discard(number)
+
+
+def _has_changed(photo: Path, stored: PhotoFile, extracted: float) -> bool:
+    """Return whether a photo's file has another content than when it was read.
 
     The content of a file of the same size is compared only if the file is newer than
     the features: reading all photos of COCO takes minutes. A file that was renamed
-    keeps the time of its content, but not that of its status. Absent files have not
-    changed.
+    keeps the time of its content, but not the time of its status. An absent file has
+    not changed.
+
+    Args:
+        photo: the file.
+        stored: its content when it was read.
+        extracted: time of the features' file.
     """
-    extracted = reader.path.stat().st_mtime
-    stored = reader.photo_files()
-    changed = set()
-    for photo in photos:
-        row = reader.rows.get(photo.id)
-        if row is None or stored[row] == UNKNOWN_FILE:
-            continue
-        try:
-            status = photo.path.stat()
-            same = status.st_size == stored[row].size
-            if same and max(status.st_mtime, status.st_ctime) >= extracted:
-                same = _file_of(photo.path) == stored[row]
-        except OSError:
-            continue
-        if not same:
-            changed.add(photo.id)
-    return changed
+    if stored == UNKNOWN_FILE:
+        return False
+    try:
+        status = photo.stat()
+        if status.st_size != stored.size:
+            return True
+        is_newer = max(status.st_mtime, status.st_ctime) >= extracted
+        return is_newer and _file_of(photo) != stored
+    except OSError:
+        return False
 
 
 def _file_of(path: Path) -> PhotoFile:

@@ -167,6 +167,16 @@ class FeatureWriter:
         """The numbers of all parts."""
         return range(-(-len(self.image_ids) // self.part_rows))
 
+    @property
+    def written(self) -> list[int]:
+        """The numbers of the parts that are present."""
+        return sorted({*self._numbers}.difference(self.missing))
+
+    def discard(self, number: int) -> None:
+        """Delete a part, so that it is missing."""
+        self._part_file(number).unlink(missing_ok=True)
+        self.missing = sorted([*self.missing, number])
+
     def _part_file(self, number: int) -> Path:
         return self._folder / f"{number:06d}.h5"
 

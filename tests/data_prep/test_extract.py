@@ -283,6 +283,22 @@ def test_changed_photos_are_extracted_again_and_no_others(tmp_path):
     assert run(tmp_path)[0].extracted == 0
 
 
+def test_changed_photos_of_an_interrupted_extraction_are_extracted_again(tmp_path):
+    prepare(tmp_path)
+    folder = tmp_path / "tiny" / "photos"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FeatureWriter, "finish", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path)
+    last = folder / f"{ROWS}.png"
+    last.write_bytes((folder / "0.png").read_bytes())
+    report = run(tmp_path)[0]
+    assert report.extracted == TRAIN + VAL - ROWS - 1  # the second part, without ABSENT
+    with FeatureReader(report.path) as reader:
+        changed, first = reader.read([reader.rows[last.name], reader.rows["0.png"]])
+    np.testing.assert_allclose(changed, first, rtol=5e-3, atol=1e-3)
+
+
 def test_features_that_know_nothing_of_the_files_stay(tmp_path):
     photos = prepare(tmp_path)[: TRAIN + VAL]
     encoder = Encoder(experiment().encoder)
