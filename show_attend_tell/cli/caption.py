@@ -26,6 +26,8 @@ from show_attend_tell.cli.options import (
 )
 from show_attend_tell.runtime.errors import plural
 
+_HEADS = "-heads"  # ends the names of figures of heads
+
 
 def _remedy(words: Sequence[str]) -> str:
     """Return how to continue: only captions in a file outlive an interruption."""
@@ -175,7 +177,13 @@ def caption(
             photos = _print_present(writer, photos, request.tags)
         inputs = _inputs(photos, request)
         if attention is not None:
+            from show_attend_tell.inference.visualization.attention_figure import (
+                require_figures,
+            )
+
             require_photos_kept(attention, inputs, formats)
+            suffixes = ["", _HEADS] if heads else [""]
+            require_figures(inputs, attention, suffixes, formats)
         failed = _print_captions(
             pipeline,
             _results(pipeline, inputs, request, writer),
@@ -274,7 +282,7 @@ def _print_captions(
     if attention is not None:
         draw: dict[str, Callable[..., Any]] = {"": caption_figure}
         if heads:
-            draw["-heads"] = functools.partial(heads_figure, pipeline.engine)
+            draw[_HEADS] = functools.partial(heads_figure, pipeline.engine)
         drawn = draw_figures(results, attention, draw, formats, dark)
     return print_results(
         drawn,

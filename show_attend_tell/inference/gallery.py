@@ -27,15 +27,16 @@ from show_attend_tell.inference.result import (
     confidence_word,
     is_below,
 )
-from show_attend_tell.inference.visualization.pages import stream_template
-from show_attend_tell.runtime.errors import CaptionError
+from show_attend_tell.inference.visualization.pages import (
+    require_page,
+    stream_template,
+)
 from show_attend_tell.runtime.files import atomic_path
 from show_attend_tell.runtime.progress import progress_bar
 
 _THUMBNAIL = 320  # pixels, longer side
 _JPEG_QUALITY = 78  # about 10 kB a photo
 _TITLE = re.compile(rb"<title>Captions of \d+ photos?</title>")
-_HEAD = 1024  # bytes of a page that contain its title
 
 
 def require_gallery(path: Path) -> None:
@@ -45,19 +46,7 @@ def require_gallery(path: Path) -> None:
         CaptionError: it is another file, or a folder.
         OSError: the file cannot be read.
     """
-    if not path.exists():
-        return
-    received = "a folder"
-    if path.is_file():
-        with path.open("rb") as file:
-            head = file.read(_HEAD)
-        if not head or _TITLE.search(head):
-            return
-        received = "another file"
-    raise CaptionError(
-        f"{path}: must be absent, or a page of captions. Received: {received}; name "
-        "another file, or move this one"
-    )
+    require_page(path, _TITLE, "captions")
 
 
 def write_gallery(

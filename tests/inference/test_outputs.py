@@ -20,7 +20,13 @@ from show_attend_tell.inference.result import (
     confidence_figures,
     confidence_word,
 )
+from show_attend_tell.inference.visualization.attention_figure import (
+    caption_figure,
+    draw_figures,
+)
+from show_attend_tell.runtime.errors import CaptionError
 
+DRAW = {"": caption_figure}
 NAMES = [os.fsdecode(name) + ".png" for name in HOSTILE_NAMES]
 NAMES += [f"{name}.png" for name in ("a\r\nb", "a\n\nb", '"a,b";\t', "%41?#", "<!--")]
 
@@ -82,6 +88,58 @@ def test_a_figure_replaces_no_photo(run, photo, tmp_path):
     # A figure in another format replaces no photo.
     assert run("--attention", own, "--format", "pdf", own)[0] == 0
     assert [copy.read_bytes() for copy in copies] == [content, content]
+
+
+def test_a_page_of_somebody_else_is_kept_and_one_of_attention_replaced(
+    run, photo, tmp_path
+):
+    page = tmp_path / "index.html"
+    for content in (
+        "<title>My own page</title>",
+        "<title>Captions of 2 photos</title>",
+    ):
+        page.write_text(content)
+        code, lines, err = run("--html", page, "--attention", tmp_path, photo)
+        assert (code, lines) == (1, [])
+        assert "must be absent, or a page of attention. Received: another file" in err
+        assert err.count("\n") == 1
+        assert page.read_text() == content
+    assert list(tmp_path.iterdir()) == [page]
+    page.write_bytes(b"")
+    for _ in range(2):
+        assert run("--html", page, photo)[0] == 0
+        assert "<title>Attention of each word</title>" in page.read_text("utf-8")
+
+
+@pytest.mark.parametrize("kind", ["png", "pdf", "svg"])
+def test_a_picture_of_somebody_else_is_kept_and_a_figure_replaced(
+    run, photo, tmp_path, kind
+):
+    figure = tmp_path / f"{photo.stem}.{kind}"
+    heads = tmp_path / f"{photo.stem}-heads.{kind}"
+    options = ("--attention", tmp_path, "--format", kind)
+    for picture in (figure, heads):
+        shutil.copy(photo, picture)
+        code, lines, err = run(*options, "--heads", photo)
+        assert (code, lines) == (1, [])
+        assert err.startswith(f"error: {picture}: must be absent, or a figure of this ")
+        assert err.count("\n") == 1
+        assert picture.read_bytes() == photo.read_bytes()
+        assert list(tmp_path.iterdir()) == [picture]
+        picture.unlink()
+    figure.write_bytes(b"")
+    for _ in range(2):
+        assert run(*options, photo)[0] == 0
+        assert figure.stat().st_size > 1000
+
+
+def test_a_figure_replaces_no_picture_that_came_after_the_start(tmp_path, photo):
+    figures = draw_figures([make_caption(path=photo)], tmp_path, DRAW, ["png"])
+    picture = tmp_path / f"{photo.stem}.png"
+    shutil.copy(photo, picture)
+    with pytest.raises(CaptionError, match="must be absent, or a figure"):
+        list(figures)
+    assert picture.read_bytes() == photo.read_bytes()
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from PIL import Image
 
 from show_attend_tell.data.region import smoothing
 from show_attend_tell.inference.photos import Failure
-from show_attend_tell.runtime.errors import plural
+from show_attend_tell.runtime.errors import CaptionError, plural
 from show_attend_tell.runtime.files import LONGEST_NAME, atomic_write
 
 if TYPE_CHECKING:  # slow, and pages need none of it
@@ -46,6 +46,14 @@ LIFTED = 100  # to this mean: a usual photo's, so that its veiled parts stay vis
 MAX_LIFT = 8.0
 MAX_COLUMNS = 7
 
+# The text by which a figure of this package is known, as each format stores it.
+_MARK = "show-attend-tell, figure of attention"
+_MARKED: dict[str, dict[str, str | None]] = {
+    "png": {"Software": _MARK},
+    "svg": {"Creator": _MARK},
+    # Without a date the same figure gives the same bytes.
+    "pdf": {"Creator": _MARK, "CreationDate": None},
+}
 _SUFFIX_BYTES = 10  # reserved in a file name for the format
 # inches
 _PANEL = 1.75
@@ -342,10 +350,8 @@ def save_figure(
     files = []
     for kind in formats:
         path = stem.with_name(f"{stem.name}.{kind}")
-        # Without a date the same figure gives the same bytes.
-        metadata = {"CreationDate": None} if kind == "pdf" else None
         content = io.BytesIO()  # Matplotlib leaves a file open if the disk is full
-        figure.savefig(content, format=kind, dpi=150, metadata=metadata)
+        figure.savefig(content, format=kind, dpi=150, metadata=_MARKED.get(kind))
         atomic_write(path, content.getvalue())
         files.append(path)
     return files
@@ -382,6 +388,10 @@ def draw_figures(
 
     Yields:
         Each result with the files written for it, none for a failure.
+
+    Raises:
+        CaptionError: see :func:`require_figures`.
+        OSError: a file cannot be written.
     """
     taken: set[str] = set()
     for result in results:
@@ -392,8 +402,54 @@ def draw_figures(
                 if figure := function(result, dark):
                     # From the name before, so that they share a number: a-2, a-2-heads.
                     name = _free_name(f"{name}{suffix}", taken)
+                    for kind in formats:
+                        _require_figure(Path(folder) / f"{name}.{kind}")
                     files += save_figure(figure, Path(folder) / name, formats)
         yield result, files
+
+
+def require_figures(
+    photos: Iterable[object],
+    folder: Path,
+    suffixes: Iterable[str],
+    formats: Sequence[str],
+) -> None:
+    """Raise unless the files that :func:`draw_figures` writes are absent or figures.
+
+    Args:
+        photos: the photos to draw; only paths matter.
+        folder: folder of the figures.
+        suffixes: of the figures' names, as in ``draw``.
+        formats: formats of the figures.
+
+    Raises:
+        CaptionError: a file of that name is no figure of this package.
+        OSError: a file cannot be read.
+    """
+    suffixes = list(suffixes)
+    taken: set[str] = set()
+    for photo in photos:
+        if not isinstance(photo, Path):
+            continue
+        name = photo.stem
+        for suffix in suffixes:
+            name = _free_name(f"{name}{suffix}", taken)
+            for kind in formats:
+                _require_figure(folder / f"{name}.{kind}")
+
+
+def _require_figure(path: Path) -> None:
+    """Raise a CaptionError unless a file is absent, empty or a figure."""
+    if not path.exists():
+        return
+    if path.is_file():
+        content = path.read_bytes()
+        if not content or _MARK.encode() in content:
+            return
+    raise CaptionError(
+        f"{path}: must be absent, or a figure of this program. Received: another file, "
+        "or a figure of an earlier version; remove it, or name another folder"
+    )
 
 
 def _free_name(stem: str, taken: set[str]) -> str:

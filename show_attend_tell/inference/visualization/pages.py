@@ -8,6 +8,7 @@ the same constants.
 
 import base64
 import io
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -28,6 +29,7 @@ from show_attend_tell.inference.visualization.attention_figure import (
     region_note,
     shown_gates,
 )
+from show_attend_tell.runtime.errors import CaptionError
 from show_attend_tell.runtime.files import atomic_path
 
 if TYPE_CHECKING:  # its module imports this one
@@ -38,6 +40,8 @@ Values: TypeAlias = dict[str, Any]  # for JSON
 
 JPEG_QUALITY = 82
 FRAME_HEIGHT = 620  # pixels, the frame's height in Jupyter until its script sets it
+_TITLE = re.compile(rb"<title>Attention of each (word|character)</title>")
+_HEAD = 1024  # bytes of a page that contain its title
 
 _ENVIRONMENT = jinja2.Environment(
     loader=jinja2.FileSystemLoader(str(files(__package__) / "templates")),
@@ -52,6 +56,33 @@ _ENVIRONMENT.policies["json.dumps_kwargs"] = {"allow_nan": False}
 def stream_template(name: str, **values: object) -> Iterator[str]:
     """Yield a template piece by piece; an iterator among the values is read lazily."""
     return _ENVIRONMENT.get_template(name).generate(values)
+
+
+def require_page(path: Path, title: re.Pattern[bytes], noun: str) -> None:
+    """Raise unless a file is absent, empty or a page with a title of this package.
+
+    Args:
+        path: path of the page to write.
+        title: matches the title of its kind, which stands in its first bytes.
+        noun: what the page is of, in an error.
+
+    Raises:
+        CaptionError: it is another file, or a folder.
+        OSError: the file cannot be read.
+    """
+    if not path.exists():
+        return
+    received = "a folder"
+    if path.is_file():
+        with path.open("rb") as file:
+            head = file.read(_HEAD)
+        if not head or title.search(head):
+            return
+        received = "another file"
+    raise CaptionError(
+        f"{path}: must be absent, or a page of {noun}. Received: {received}; name "
+        "another file, or move this one"
+    )
 
 
 def render_frame(caption: "Caption") -> str:
@@ -210,8 +241,10 @@ def write_attention_page(
         Each result; the file exists once all have been taken.
 
     Raises:
+        CaptionError: see :func:`require_page`; no result has been taken yet.
         OSError: the file cannot be written.
     """
+    require_page(Path(path), _TITLE, "attention")
     # The template takes results one at a time. What it has taken is yielded before it
     # takes more, so that a caption is printed as soon as it is on the page.
     taken: list[Result | Failure] = []

@@ -100,7 +100,13 @@ def _print_words(search, crops, attention, page) -> bool:
             require_places(search.model, name)
     inputs = list(find_photos(crops))
     if attention is not None:
+        from show_attend_tell.inference.visualization.attention_figure import (
+            draw_figures,
+            require_figures,
+        )
+
         require_photos_kept(attention, inputs, _FORMATS)
+        require_figures(inputs, attention, [""], _FORMATS)
     results = read_files(search, inputs)
     if page is not None:
         from show_attend_tell.inference.visualization.pages import write_attention_page
@@ -108,10 +114,6 @@ def _print_words(search, crops, attention, page) -> bool:
         results = write_attention_page(results, page, describe_reading, "character")
     drawn = ((result, []) for result in results)
     if attention is not None:
-        from show_attend_tell.inference.visualization.attention_figure import (
-            draw_figures,
-        )
-
         drawn = draw_figures(results, attention, {"": draw_reading}, _FORMATS)
     return print_results(
         drawn,

@@ -39,14 +39,18 @@ def test_figures_of_the_longest_names_are_drawn(tmp_path):
 def test_a_full_disk_is_an_error_that_names_the_file_and_keeps_an_earlier_one(
     tmp_path, name
 ):
-    (tmp_path / name).write_text("earlier")
     results, kind = [make_caption(path="a.jpg")], name.partition(".")[2]
-    if kind == "html":
-        written = write_attention_page(results, tmp_path / name)
-    else:
-        written = draw_figures(results, tmp_path, DRAW, [kind])
+
+    def write():
+        if kind == "html":
+            list(write_attention_page(results, tmp_path / name))
+        else:
+            list(draw_figures(results, tmp_path, DRAW, [kind]))
+
+    write()
+    earlier = (tmp_path / name).read_bytes()
     with files_of_at_most(300), pytest.raises(OSError, match="too large") as caught:
-        list(written)
+        write()
     assert caught.value.filename == str(tmp_path / name)
     assert list(tmp_path.iterdir()) == [tmp_path / name]
-    assert (tmp_path / name).read_text() == "earlier"
+    assert (tmp_path / name).read_bytes() == earlier

@@ -141,11 +141,12 @@ def test_a_name_that_is_not_utf8_is_written(tmp_path):
 
 def test_a_page_that_is_interrupted_leaves_the_old_one(tmp_path):
     path = tmp_path / "page.html"
-    path.write_text("old")
+    list(write_attention_page([make_caption()], path))
+    earlier = path.read_bytes()
     started = write_attention_page([make_caption(), make_caption()], path)
     next(started)
     started.close()
-    assert path.read_text() == "old"
+    assert path.read_bytes() == earlier
     assert list(tmp_path.iterdir()) == [path]
 
 
