@@ -147,9 +147,9 @@ def caption(
             "--region needs one photo, and no --out or --write-metadata."
         )
     if out is not None:
-        from show_attend_tell.inference.batch import require_known_ending
+        from show_attend_tell.inference.batch import require_output
 
-        require_known_ending(out)
+        require_output(out)
     from show_attend_tell.inference.pipeline import load_requested
 
     pipeline = load_requested(request)

@@ -81,12 +81,16 @@ class BatchReport:
         return ", ".join(parts)
 
 
-def require_known_ending(out: str | Path) -> None:
-    """Raise a CaptionError unless the ending of an output file is known."""
+def require_output(out: str | Path) -> None:
+    """Raise a CaptionError if an output file has another ending, or is a folder."""
     if Path(out).suffix.lower() not in _ENDINGS:
         raise CaptionError(
             f"`out` must end in .jsonl, .csv or .html. Received: {out}; choose another "
             "name"
+        )
+    if Path(out).is_dir():
+        raise CaptionError(
+            f"`out` must be a file. Received: a folder, {out}; choose another name"
         )
 
 
@@ -115,14 +119,14 @@ def caption_into_file(
         prune: whether to remove the rows of photos that were deleted from `paths`.
 
     Raises:
-        CaptionError: the ending of `out` is unknown, the pipeline has no file, or see
+        CaptionError: see :func:`require_output`, the pipeline has no file, or see
             :meth:`CaptioningPipeline.caption_photos`; or see
             :class:`~show_attend_tell.inference.journal.Journal`,
             :func:`~show_attend_tell.inference.gallery.require_gallery` and
             :func:`~show_attend_tell.inference.table.require_replaceable`; or all photos
             of a folder are gone, and `prune` would remove all its rows.
     """
-    require_known_ending(out)
+    require_output(out)
     if pipeline.file is None:
         raise CaptionError(
             "`pipeline` must be loaded from a file, by which rows are recognised as "

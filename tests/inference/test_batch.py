@@ -286,9 +286,20 @@ def test_a_page_of_somebody_else_is_kept_and_one_of_captions_replaced(
             page.write_text(before and f"<title>{before}</title>", encoding="utf-8")
         run(folder, "--out", page)
         assert "<title>Captions of " in page.read_text(encoding="utf-8")
-    page.unlink()
-    page.mkdir()
-    assert "Received: a folder" in run(folder, "--out", page)[2]
+
+
+@pytest.mark.parametrize("ending", ["csv", "html", "jsonl"])
+def test_a_folder_in_place_of_the_file_is_refused_before_any_work(
+    run, folder, tmp_path, ending
+):
+    out = tmp_path / f"captions.{ending}"
+    out.mkdir()
+    code, _, err = run(folder, "--out", out)
+    assert code == 1
+    assert err == (
+        f"error: `out` must be a file. Received: a folder, {out}; choose another name\n"
+    )
+    assert sorted(path.name for path in tmp_path.iterdir()) == [out.name, "photos"]
 
 
 @pytest.mark.parametrize("out", ["captions.txt", "captions"])
