@@ -1,5 +1,6 @@
 """Define the verb ``caption``."""
 
+import contextlib
 import dataclasses
 import functools
 import json
@@ -237,15 +238,31 @@ def _inputs(photos, request) -> list:
 
 def _results(pipeline, inputs, request, writer) -> Iterator:
     """Yield the results of photos; write their metadata on the way."""
-    from show_attend_tell.inference.photos import Failure
+    from show_attend_tell.inference.photos import Failure, describe_file
 
-    results = pipeline.caption_inputs(inputs, request)
     if writer is None:
-        yield from results
+        yield from pipeline.caption_inputs(inputs, request)
         return
+    descriptions = {}
+
+    def describe(photo) -> bool:
+        """Describe a photo before it is read; no photo is done."""
+        if not isinstance(photo, Failure):
+            with contextlib.suppress(OSError):
+                descriptions[photo] = describe_file(photo)
+        return False
+
+    results = pipeline.caption_inputs(inputs, request, describe)
     for result in _with_progress(results, len(inputs)):
+        description = descriptions.pop(result.path, None)
         if not isinstance(result, Failure):
-            writer.write(result.path, result.text, result.confidence, result.tag_names)
+            writer.write(
+                result.path,
+                result.text,
+                result.confidence,
+                result.tag_names,
+                description,
+            )
         yield result
 
 

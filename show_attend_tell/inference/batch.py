@@ -154,17 +154,30 @@ def caption_into_file(
         ]
         if metadata is not None:  # a run may have been interrupted before the metadata
             _write_metadata(metadata, journal, present)
-        results = pipeline.caption_inputs(photos, request, journal.__contains__)
+
+        def is_done(photo: object) -> bool:
+            """Return whether a photo has a row; describe one that is read next."""
+            if photo in journal:
+                return True
+            if isinstance(photo, Path):
+                journal.describe(photo)
+            return False
+
+        results = pipeline.caption_inputs(photos, request, is_done)
         with progress_bar(len(photos), "photo", "caption", done=len(present)) as bar:
             for result in results:
                 bar.update()
                 if isinstance(result, Failure):
                     failures.append(result)
                     continue
-                journal.append([caption_row(result, author)])
+                row = journal.append([caption_row(result, author)])[0]
                 if metadata is not None:
                     metadata.write(
-                        result.path, result.text, result.confidence, result.tag_names
+                        result.path,
+                        result.text,
+                        result.confidence,
+                        result.tag_names,
+                        row.get("photo"),
                     )
 
         rows = journal.rows

@@ -123,6 +123,7 @@ class Journal:
         for row in self.history:
             self._rows[photo_key(self.location(row))] = row
         self._unchanged: dict[str, bool] = {}
+        self._described: dict[str, dict[str, Any]] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -159,8 +160,23 @@ class Journal:
             self._unchanged[key] = _is_unchanged(Path(key), self._rows[key])
         return self._unchanged[key]
 
-    def append(self, rows: Iterable[Row]) -> None:
+    def describe(self, photo: str | os.PathLike[str]) -> None:
+        """Describe a photo before it is read; its next row has this description.
+
+        A photo that is replaced while it is captioned then differs from its row.
+        """
+        identity: dict[str, Any] = {}
+        with contextlib.suppress(OSError, ValueError):
+            identity["photo"] = describe_file(Path(photo))
+        self._described[photo_key(photo)] = identity
+
+    def append(self, rows: Iterable[Row]) -> list[Row]:
         """Append rows, ``path`` first; all of them or none.
+
+        A photo that was not described before is described now.
+
+        Returns:
+            The rows with what recognises their photos.
 
         Raises:
             CaptionError: the disk is full; the file ends with the row before these.
@@ -182,6 +198,7 @@ class Journal:
             key = photo_key(row["path"])
             self._rows[key] = row
             self._unchanged[key] = True
+        return rows
 
     def remove(self, rows: Iterable[Row]) -> None:
         """Remove rows, and those of photos that were replaced, atomically.
@@ -206,9 +223,10 @@ class Journal:
 
     def _identified(self, row: Row) -> Row:
         """Return a row with what recognises its photo, if it is a file."""
-        identity: dict[str, Any] = {}
-        with contextlib.suppress(OSError, ValueError):
-            identity["photo"] = describe_file(Path(row["path"]))
+        key = photo_key(row["path"])
+        if key not in self._described:
+            self.describe(row["path"])
+        identity = self._described.pop(key)
         if not os.path.isabs(row["path"]):
             with contextlib.suppress(ValueError):  # on another drive of Windows
                 folder = os.path.relpath(os.path.realpath(os.curdir), self._folder())

@@ -1,7 +1,7 @@
 """Write captions into XMP sidecars of photos, and keep the words of a person."""
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from show_attend_tell.inference.photo_words import (
@@ -39,13 +39,17 @@ def read_sidecar(path: Path) -> bytes | None:
         raise CaptionError(error.strerror or str(error)) from None
 
 
-def _identity(photo: Path) -> str:
-    """Return what recognises a photo, empty if it cannot be read."""
-    try:
-        found = describe_file(photo)
-    except OSError:
-        return ""
-    return f"{found['bytes']} {found['sha256']}"
+def _identity(photo: Path, description: Mapping[str, object] | None = None) -> str:
+    """Return what recognises a photo, empty if it cannot be read.
+
+    ``description`` is from :func:`describe_file`; None describes the photo now.
+    """
+    if description is None:
+        try:
+            description = describe_file(photo)
+        except OSError:
+            return ""
+    return f"{description['bytes']} {description['sha256']}"
 
 
 def _describes(packet: XmpPacket, sidecar: Path, photo: Path) -> bool:
@@ -110,6 +114,7 @@ class MetadataWriter:
         text: str,
         confidence: float | None = None,
         tags: Sequence[str] = (),
+        description: Mapping[str, object] | None = None,
     ) -> Path | None:
         """Write a caption unless the photo has it, or words of a person.
 
@@ -118,13 +123,15 @@ class MetadataWriter:
             text: the caption; its sentence is written.
             confidence: of the caption; None if unknown, and then it is written.
             tags: keywords to add; earlier ones of this package are removed.
+            description: of the photo, from ``inference.photos.describe_file`` before it
+                was read; None describes it now.
 
         Returns:
             The file written, or None. :attr:`failures` has the reason if the
             metadata cannot be read or written.
         """
         try:
-            return self._write(photo, as_sentence(text), confidence, tags)
+            return self._write(photo, as_sentence(text), confidence, tags, description)
         except (CaptionError, OSError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             reason = f"{photo}: metadata not written: {reason}"
@@ -156,6 +163,7 @@ class MetadataWriter:
         sentence: str,
         confidence: float | None,
         tags: Sequence[str],
+        description: Mapping[str, object] | None,
     ) -> Path | None:
         path = find_sidecar(photo)
         packet = XmpPacket(read_sidecar(path))
@@ -171,7 +179,8 @@ class MetadataWriter:
         if is_below(confidence, self.minimum):
             self.left_out += 1
             return None
-        packet.set_caption(sentence, self.made_by, confidence, _identity(photo))
+        identity = _identity(photo, description)
+        packet.set_caption(sentence, self.made_by, confidence, identity)
         packet.set_tags(tags)
         if path.exists():
             if is_read_only(path):

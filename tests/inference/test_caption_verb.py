@@ -182,6 +182,28 @@ def test_writing_metadata_shows_its_progress(run, photos):
     assert "metadata: 100%" in err
 
 
+@pytest.mark.parametrize("out", [(), ("--out", "captions.jsonl")])
+def test_a_photo_that_is_replaced_while_it_is_captioned_is_captioned_again(
+    run, pipeline, photos, monkeypatch, out
+):
+    monkeypatch.chdir(photos)
+    options = ("--write-metadata", *out, "a.png", "b.PNG")
+    content = (photos / "b.PNG").read_bytes()
+
+    def replace(*arguments, whole=pipeline._caption_batch):
+        (photos / "a.png").write_bytes(content)  # it was read before
+        return whole(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pipeline, "_caption_batch", replace)
+        run(*options)
+    for counts in ("1 caption written, 1 already", "0 captions written, 2 already"):
+        code, lines, err = run(*options)
+        assert code == 0
+        assert err.splitlines()[-1] == f"metadata: {counts} present"
+        assert not out or lines == [f"captions.jsonl: {counts} present"]
+
+
 def test_figures_of_heads_are_drawn_on_request(run, photo, tmp_path, monkeypatch):
     def draw(engine, caption, dark):
         return figures.caption_figure(caption, dark)

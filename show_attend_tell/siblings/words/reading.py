@@ -2,7 +2,7 @@
 
 import itertools
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -71,16 +71,26 @@ def best_readings(
 
 
 def read_files(
-    search: Searcher, files: Sequence[Path | Failure]
+    search: Searcher,
+    files: Sequence[Path | Failure],
+    describe: Callable[[Path], None] | None = None,
 ) -> Iterator[Reading | Failure]:
     """Yield the word of each crop, or the failure of a crop that cannot be read.
 
-    Failures among the files are passed through.
+    Args:
+        search: the compiled reader.
+        files: crops; failures among them are passed through.
+        describe: called with each crop before it is read.
     """
     size = search.batch
 
     def read(start: int) -> list[tuple[Path, np.ndarray] | Failure]:
-        return [_read(file) for file in files[start : start + size]]
+        batch = files[start : start + size]
+        if describe is not None:
+            for file in batch:
+                if not isinstance(file, Failure):
+                    describe(file)
+        return [_read(file) for file in batch]
 
     for results in read_ahead(read, range(0, len(files), size)):
         crops = [result for result in results if isinstance(result, tuple)]
@@ -143,7 +153,7 @@ def read_into_file(
         left = [f for f in files if isinstance(f, Failure) or f not in journal]
         present = len(files) - len(left)
         failures = []
-        results = read_files(search, left)
+        results = read_files(search, left, journal.describe)
         with progress_bar(len(files), "crop", "read", done=present) as bar:
             while batch := list(itertools.islice(results, search.batch)):
                 journal.append(

@@ -13,6 +13,7 @@ from tiny_reader import drawn_words, random_reader, settings_of
 
 from show_attend_tell.inference.photos import Failure
 from show_attend_tell.runtime.errors import CaptionError, DataError
+from show_attend_tell.siblings.words import reading
 from show_attend_tell.siblings.words.data import encode_words
 from show_attend_tell.siblings.words.generation import Lexicon, Searcher
 from show_attend_tell.siblings.words.model import Reader
@@ -94,6 +95,24 @@ def test_a_file_of_words_is_resumed(model_file, search, folder, tmp_path, capsys
         read_into_file(listed, model_file, [folder], out)
     assert exit_code("read", folder, "--model", model_file, "--out", "a.csv") == 1
     assert "`out` must end in .jsonl" in capsys.readouterr().err
+
+
+def test_a_crop_that_is_replaced_while_it_is_read_is_read_again(
+    model_file, search, folder, tmp_path, monkeypatch
+):
+    out = tmp_path / "words.jsonl"
+    crop = next(folder.rglob("*.png"))
+    other = next(path for path in folder.rglob("*.png") if path != crop)
+
+    def replace(*arguments):
+        crop.write_bytes(other.read_bytes())  # it was read before
+        return best_readings(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(reading, "best_readings", replace)
+        first = read_into_file(search, model_file, [folder], out)
+    again = read_into_file(search, model_file, [folder], out)
+    assert (again.written, again.present) == (1, first.written - 1)
 
 
 @pytest.mark.nightly
