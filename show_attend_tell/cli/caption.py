@@ -255,7 +255,9 @@ def _results(pipeline, inputs, request, writer) -> Iterator:
     results = pipeline.caption_inputs(inputs, request, describe)
     for result in _with_progress(results, len(inputs)):
         description = descriptions.pop(result.path, None)
-        if not isinstance(result, Failure):
+        if isinstance(result, Failure):
+            writer.write_none(result.path)
+        else:
             writer.write(
                 result.path,
                 result.text,

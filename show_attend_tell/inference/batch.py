@@ -43,6 +43,8 @@ class BatchReport:
         kept_from_exiftool: captions of low confidence that its table omits.
         pruned: rows of deleted photos that were removed.
         gone: rows of deleted photos that remain.
+        outdated: rows that were removed, since their photos were replaced and have no
+            new caption.
     """
 
     out: Path
@@ -53,6 +55,7 @@ class BatchReport:
     kept_from_exiftool: int = 0
     pruned: int = 0
     gone: int = 0
+    outdated: int = 0
 
     def summary(self) -> str:
         """Return the counts in one line."""
@@ -71,6 +74,9 @@ class BatchReport:
             )
         if len(self.failures) > low:
             parts.append(f"{plural(len(self.failures) - low, photo)} skipped")
+        if self.outdated:
+            rows = plural(self.outdated, "row")
+            parts.append(f"{rows} of {photo}s replaced since removed")
         if self.pruned:
             parts.append(f"{plural(self.pruned, 'row')} of deleted photos removed")
         if self.gone:
@@ -106,7 +112,8 @@ def caption_into_file(
     """Write the captions of many photos into a file.
 
     An interrupted run is resumed from JSON Lines, to which captions are appended. A
-    photo that has been replaced since is captioned again.
+    photo that has been replaced since is captioned again; without a new caption, as it
+    is damaged or its confidence is too low, it loses the old one.
 
     Args:
         pipeline: a pipeline loaded from a file.
@@ -169,6 +176,8 @@ def caption_into_file(
                 bar.update()
                 if isinstance(result, Failure):
                     failures.append(result)
+                    if metadata is not None:
+                        metadata.write_none(result.path)
                     continue
                 row = journal.append([caption_row(result, author)])[0]
                 if metadata is not None:
@@ -180,10 +189,10 @@ def caption_into_file(
                         row.get("photo"),
                     )
 
-        rows = journal.rows
-        if prune:
-            deleted = {photo_key(journal.location(row)) for row in gone}
-            rows = [r for r in rows if photo_key(journal.location(r)) not in deleted]
+        outdated = journal.outdated(failure.path for failure in failures)
+        removed = [*outdated, *gone] if prune else outdated
+        left = {photo_key(journal.location(row)) for row in removed}
+        rows = [r for r in journal.rows if photo_key(journal.location(r)) not in left]
         minimum = request.min_confidence_in_metadata
         if kind == ".csv" and exiftool_columns:
             atomic_write(out, exiftool_table(rows, minimum, journal.location))
@@ -191,8 +200,8 @@ def caption_into_file(
             atomic_write(out, table(rows, failures))
         elif kind in _GALLERIES:
             write_gallery(out, rows, failures, journal.location)
-        if prune and gone:  # last: a table must not have rows that it lacks
-            journal.remove(gone)
+        if removed:  # last: a table must not have rows that it lacks
+            journal.remove(removed)
     kept_from_exiftool = 0
     if exiftool_columns:
         low = [row for row in rows if is_below(row.get("confidence"), minimum)]
@@ -205,6 +214,7 @@ def caption_into_file(
         kept_from_exiftool=kept_from_exiftool,
         pruned=len(gone) if prune else 0,
         gone=0 if prune else len(gone),
+        outdated=len(outdated),
     )
 
 

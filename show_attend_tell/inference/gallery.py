@@ -90,6 +90,7 @@ def _cards(
             confidence = row.get("confidence")
             yield {
                 "picture": base64.b64encode(_thumbnail(photo)).decode("ascii"),
+                "is_there": os.path.lexists(photo),
                 "source": _source(photo, page.parent),
                 "name": readable(row["path"]),
                 "sentence": as_sentence(row["caption"]),
@@ -104,7 +105,7 @@ def _cards(
 
 
 def _thumbnail(photo: Path) -> bytes:
-    """Return a small JPEG of a photo, empty if it cannot be read any more."""
+    """Return a small JPEG of a photo, empty if it cannot be read."""
     content = io.BytesIO()
     try:
         with pillow_warnings_ignored(), open_photo(photo) as opened:

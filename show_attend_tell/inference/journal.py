@@ -200,6 +200,11 @@ class Journal:
             self._unchanged[key] = True
         return rows
 
+    def outdated(self, photos: Iterable[str | os.PathLike[str]]) -> list[Row]:
+        """Return the rows of those photos that have been replaced since."""
+        rows = [self.row(photo) for photo in photos if photo not in self]
+        return [row for row in rows if row is not None]
+
     def remove(self, rows: Iterable[Row]) -> None:
         """Remove rows, and those of photos that were replaced, atomically.
 

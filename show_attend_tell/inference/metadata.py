@@ -69,13 +69,16 @@ class MetadataWriter:
     Words of a person are kept: in the packet, in the photo's EXIF and IPTC fields, and
     in its sidecars. So are the keywords of a person. Captions and tags of this package
     are renewed unless the same model and settings wrote them. Captions of low
-    confidence are left out, with their tags. A sidecar of another program keeps its
-    owner, mode, attributes and hard links; a read-only one stays.
+    confidence are left out, with their tags. A caption of this package, and its tags,
+    are removed if they describe a photo that was replaced since and that has no new
+    one. A sidecar of another program keeps its owner, mode, attributes and hard links;
+    a read-only one stays.
 
     Attributes:
         written: number of sidecars written.
         present: number of photos that had the caption already.
         left_out: number of captions of low confidence.
+        removed: number of captions of replaced photos that were removed.
         kept: photos that have words of a person.
         failures: photos with a sidecar that cannot be read or written.
     """
@@ -96,6 +99,7 @@ class MetadataWriter:
         self.written = 0
         self.present = 0
         self.left_out = 0
+        self.removed = 0
         self.kept: list[Path] = []
         self.failures: list[Failure] = []
 
@@ -127,16 +131,32 @@ class MetadataWriter:
                 was read; None describes it now.
 
         Returns:
-            The file written, or None. :attr:`failures` has the reason if the
-            metadata cannot be read or written.
+            The file with the caption written, or None. :attr:`failures` has the reason
+            if the metadata cannot be read or written.
         """
         try:
             return self._write(photo, as_sentence(text), confidence, tags, description)
         except (CaptionError, OSError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            reason = f"{photo}: metadata not written: {reason}"
-            self.failures.append(Failure(photo, reason))
+            self._report(photo, error)
             return None
+
+    def write_none(self, photo: Path) -> None:
+        """Remove the caption of an earlier photo at this path, whose photo has none.
+
+        Args:
+            photo: path of a photo that cannot be captioned, or of another file.
+        """
+        if not photo.is_file():
+            return
+        path = find_sidecar(photo)
+        try:
+            packet = XmpPacket(read_sidecar(path))
+        except (CaptionError, OSError):
+            return  # what cannot be read has no caption of this package
+        try:
+            self._remove_outdated(photo, path, packet)
+        except (CaptionError, OSError) as error:
+            self._report(photo, error)
 
     def summary(self) -> str:
         """Return the counts in one line."""
@@ -148,6 +168,8 @@ class MetadataWriter:
                 f"{self.left_out} left out for a confidence below {self.minimum:g} "
                 "(--min-confidence 0 writes all)"
             )
+        if self.removed:
+            parts.append(f"{self.removed} of replaced photos removed")
         if self.kept:
             parts.append(
                 f"{plural(len(self.kept), 'photo')} with a description by a person "
@@ -173,20 +195,40 @@ class MetadataWriter:
             return None
         if not self.overwrite and words_of_person(photo, packet):
             self.kept.append(photo)
+            self._remove_outdated(photo, path, packet)
             return None
-        if not sentence:
-            return None
-        if is_below(confidence, self.minimum):
-            self.left_out += 1
+        is_low = is_below(confidence, self.minimum)
+        if not sentence or is_low:
+            self.left_out += bool(sentence)
+            self._remove_outdated(photo, path, packet)
             return None
         identity = _identity(photo, description)
         packet.set_caption(sentence, self.made_by, confidence, identity)
         packet.set_tags(tags)
         if path.exists():
-            if is_read_only(path):
-                raise CaptionError(f"{path.name} is read-only; make it writable")
-            rewrite(path, packet.to_bytes())
+            _rewrite(path, packet)
         else:
             atomic_write(path, packet.to_bytes())
         self.written += 1
         return path
+
+    def _remove_outdated(self, photo: Path, path: Path, packet: XmpPacket) -> None:
+        """Remove the caption and the tags in a sidecar if they are of another photo."""
+        if packet.photo and _identity(photo) not in ("", packet.photo):
+            packet.remove_caption()
+            packet.set_tags(())
+            _rewrite(path, packet)
+            self.removed += 1
+
+    def _report(self, photo: Path, error: Exception) -> None:
+        """Add a photo to the failures."""
+        reason = getattr(error, "strerror", None) or str(error)
+        reason = f"{photo}: metadata not written: {reason}"
+        self.failures.append(Failure(photo, reason))
+
+
+def _rewrite(path: Path, packet: XmpPacket) -> None:
+    """Replace the content of a sidecar that exists."""
+    if is_read_only(path):
+        raise CaptionError(f"{path.name} is read-only; make it writable")
+    rewrite(path, packet.to_bytes())

@@ -233,6 +233,23 @@ class XmpPacket:
             else:  # no trace of an earlier caption is left beside a person's words
                 _remove(element)
 
+    def remove_caption(self) -> None:
+        """Remove the caption that this package wrote; keep every word of a person."""
+        copy = self._own(_COPY)
+        for field in (_DESCRIPTION, _ALT_TEXT):
+            if set(self._values(field)) == {copy}:
+                _remove(self._replaced(field))
+                continue
+            for node in self._nodes():  # a person edited one of the languages
+                for element in node.iterchildren(field):
+                    for item in list(element.iter(_LI)):
+                        if "".join(item.itertext()) == copy:
+                            _remove(item)
+        for field in (_COPY, _MADE_BY, _CONFIDENCE, _PHOTO):
+            _remove(self._replaced(field))
+        if all(tool.startswith(PROGRAM) for tool in self._values(_TOOL)):
+            _remove(self._replaced(_TOOL))
+
     def set_tags(self, tags: Sequence[str]) -> None:
         """Replace the keywords that this package added; keep all others.
 

@@ -18,7 +18,7 @@ from show_attend_tell.inference.gallery import write_gallery
 from show_attend_tell.inference.photos import Failure
 from show_attend_tell.inference.pipeline import CaptioningPipeline
 from show_attend_tell.inference.request import CaptionRequest
-from show_attend_tell.inference.result import DOUBTFUL, as_sentence
+from show_attend_tell.inference.result import DOUBTFUL, LowConfidence, as_sentence
 from show_attend_tell.runtime.errors import CaptionError
 
 NAMES = ["a b.png", "z.png", "nested/été.jpg", "nested/花.webp"]
@@ -128,6 +128,84 @@ def test_a_replaced_photo_gets_a_new_caption_in_every_form(run, folder, tmp_path
         photo_image(1, (48, 40)).save(folder / "z.png")
         out.with_suffix(".jsonl").unlink()
         out.unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("captions.jsonl", []),
+        ("captions.csv", []),
+        ("captions.csv", ["--exiftool-columns"]),
+        ("captions.html", []),
+    ],
+)
+def test_a_replaced_photo_without_a_new_caption_loses_the_old_one(
+    run, folder, tmp_path, name, options
+):
+    out = tmp_path / name
+    journal = out.with_suffix(".jsonl")
+    run(folder, "--out", out, *options)
+    (folder / "z.png").write_bytes(b"no photo")
+    code, lines, err = run(folder, "--out", out, *options)
+    assert code == 1
+    assert lines == [
+        f"{out}: 0 captions written, 3 already present, 2 photos skipped, 1 row of "
+        "photos replaced since removed"
+    ]
+    assert "z.png: cannot be read as a photo" in err
+    assert [row["path"] for row in rows(journal)] == [
+        str(folder / n) for n in NAMES if n != "z.png"
+    ]
+    content = out.read_text("utf-8")
+    assert "no longer there" not in content
+    if options:
+        assert "z.png" not in content
+    elif name.endswith(".csv"):
+        last = list(csv.DictReader(io.StringIO(content)))[-1]
+        assert last["path"] == str(folder / "z.png")
+        assert last["sentence"] == ""
+    elif name.endswith(".html"):
+        assert content.count("<figure ") == 3
+    _, lines, _ = run(folder, "--out", out, *options)
+    assert lines[-1].endswith("3 already present, 2 photos skipped")
+    photo_image(9, (48, 40)).save(folder / "z.png")
+    _, lines, _ = run(folder, "--out", out, *options)
+    assert "1 caption written, 3 already present, 1 photo skipped" in lines[-1]
+
+
+def test_a_replaced_photo_below_the_minimum_confidence_loses_its_caption(
+    pipeline, folder, tmp_path, monkeypatch
+):
+    out = tmp_path / "captions.csv"
+    caption_into_file(pipeline, [folder], out)
+    photo_image(9, (48, 40)).save(folder / "z.png")
+    whole = CaptioningPipeline.caption_inputs
+
+    def low(self, *arguments):
+        for result in whole(self, *arguments):
+            if isinstance(result, Failure):
+                yield result
+            else:
+                yield LowConfidence(result.path, f"{result.path}: left out")
+
+    monkeypatch.setattr(CaptioningPipeline, "caption_inputs", low)
+    report = caption_into_file(pipeline, [folder], out)
+    assert (report.written, report.present, report.outdated) == (0, 3, 1)
+    assert len(rows(out.with_suffix(".jsonl"))) == 3
+
+
+def test_the_gallery_tells_a_photo_that_is_gone_from_one_that_cannot_be_read(
+    tmp_path,
+):
+    (tmp_path / "a.jpg").write_bytes(b"no photo")
+    rows = [
+        {"path": str(tmp_path / name), "caption": "a dog", "log_prob": -1.0}
+        for name in ("a.jpg", "b.jpg")
+    ]
+    write_gallery(tmp_path / "page.html", rows)
+    cards = (tmp_path / "page.html").read_text("utf-8").split("<figure ")[1:]
+    assert "The photo cannot be read." in cards[0]
+    assert "The photo is no longer there." in cards[1]
 
 
 def test_rows_of_deleted_photos_leave_with_prune_alone(run, folder, tmp_path):

@@ -204,6 +204,23 @@ def test_a_photo_that_is_replaced_while_it_is_captioned_is_captioned_again(
         assert not out or lines == [f"captions.jsonl: {counts} present"]
 
 
+@pytest.mark.parametrize("out", [(), ("--out", "captions.jsonl")])
+def test_a_photo_that_was_replaced_by_a_damaged_one_loses_its_caption(
+    run, photos, monkeypatch, out
+):
+    monkeypatch.chdir(photos)
+    options = ("--write-metadata", *out, "a.png", "b.PNG")
+    run(*options)
+    (photos / "a.png").write_bytes(b"no photo")
+    code, _, err = run(*options)
+    assert code == 1
+    assert err.splitlines()[-1] == (
+        "metadata: 0 captions written, 1 already present, 1 of replaced photos removed"
+    )
+    assert captions_in(photos)["a.png.xmp"] == ""
+    assert captions_in(photos)["b.PNG.xmp"]
+
+
 def test_figures_of_heads_are_drawn_on_request(run, photo, tmp_path, monkeypatch):
     def draw(engine, caption, dark):
         return figures.caption_figure(caption, dark)

@@ -72,6 +72,76 @@ def test_a_photo_that_was_replaced_gets_a_new_caption(jpeg, writer):
         assert writer.find_packet(jpeg).caption == "A dog."
 
 
+def replace(jpeg):
+    jpeg.write_bytes(jpeg.read_bytes() + b"another")
+
+
+def without_caption(writer, jpeg):
+    """The ways in which a photo gets no caption."""
+    return {
+        "low": lambda: writer.write(jpeg, "a cat", 0.02, ["cat"]),
+        "empty": lambda: writer.write(jpeg, ""),
+        "failed": lambda: writer.write_none(jpeg),
+    }
+
+
+@pytest.mark.parametrize("way", ["low", "empty", "failed"])
+def test_a_photo_that_was_replaced_loses_the_caption_of_the_earlier_one(
+    jpeg, writer, way
+):
+    start, end = PERSON.index("<dc:description>"), PERSON.index("</rdf:Description>")
+    sidecar_of(jpeg).write_text(PERSON[:start] + PERSON[end:])
+    writer.write(jpeg, "a dog", 0.75, ["dog"])
+    before = sidecar_of(jpeg).read_text()
+    without_caption(writer, jpeg)[way]()
+    assert sidecar_of(jpeg).read_text() == before
+    replace(jpeg)
+    without_caption(writer, jpeg)[way]()
+    content = sidecar_of(jpeg).read_text()
+    assert "dog" not in content
+    assert "show-attend-tell" not in content
+    assert 'xmp:Rating="5"' in content
+    assert (writer.removed, writer.failures) == (1, [])
+    assert "1 of replaced photos removed" in writer.summary()
+    without_caption(writer, jpeg)[way]()
+    assert sidecar_of(jpeg).read_text() == content
+    assert writer.removed == 1
+
+
+@pytest.mark.parametrize("way", ["low", "empty", "failed"])
+@pytest.mark.parametrize("languages", [1, 2])
+def test_words_of_a_person_outlive_the_photo_that_was_replaced(
+    jpeg, writer, way, languages
+):
+    writer.write(jpeg, "a dog", 0.75)
+    edited = sidecar_of(jpeg).read_text().replace("A dog.", "Rex", languages)
+    sidecar_of(jpeg).write_text(edited)
+    replace(jpeg)
+    without_caption(writer, jpeg)[way]()
+    content = sidecar_of(jpeg).read_text()
+    assert content.count("Rex") == languages
+    assert "A dog." not in content
+    assert XmpPacket(content.encode()).words() == "Rex"
+    assert writer.write(jpeg, "a cat", 0.75) is None
+    assert "Rex" in sidecar_of(jpeg).read_text()
+
+
+def test_a_sidecar_of_a_failed_photo_that_cannot_be_written_is_reported(jpeg, writer):
+    writer.write(jpeg, "a dog", 0.75)
+    sidecar_of(jpeg).chmod(0o444)
+    writer.write_none(jpeg)
+    assert writer.failures == []
+    replace(jpeg)
+    writer.write_none(jpeg)
+    (failure,) = writer.failures
+    assert failure.reason.endswith("is read-only; make it writable")
+    sidecar_of(jpeg).chmod(0o644)
+    sidecar_of(jpeg).write_text("not XMP")
+    for photo in (jpeg, jpeg.parent, jpeg.with_name("absent.jpg")):
+        writer.write_none(photo)
+    assert len(writer.failures) == 1
+
+
 def test_a_caption_of_a_low_confidence_is_left_out_and_counted(jpeg, writer):
     assert writer.write(jpeg, "a cat", 0.02) is None
     assert not sidecar_of(jpeg).exists()

@@ -168,5 +168,15 @@ def read_into_file(
                 )
                 failures += [r for r in batch if isinstance(r, Failure)]
                 bar.update(len(batch))
+        outdated = journal.outdated(failure.path for failure in failures)
+        if outdated:
+            journal.remove(outdated)
     written = len(left) - len(failures)
-    return BatchReport(out, written, present, tuple(failures), ("word", "crop"))
+    return BatchReport(
+        out,
+        written,
+        present,
+        tuple(failures),
+        ("word", "crop"),
+        outdated=len(outdated),
+    )

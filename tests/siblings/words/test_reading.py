@@ -115,6 +115,20 @@ def test_a_crop_that_is_replaced_while_it_is_read_is_read_again(
     assert (again.written, again.present) == (1, first.written - 1)
 
 
+def test_a_crop_that_was_replaced_by_a_damaged_one_loses_its_word(
+    model_file, search, folder, tmp_path
+):
+    out = tmp_path / "words.jsonl"
+    read_into_file(search, model_file, [folder], out)
+    (folder / "0.png").write_bytes(b"no picture")
+    again = read_into_file(search, model_file, [folder], out)
+    assert again.summary() == (
+        f"{out}: 0 words written, 3 already present, 1 crop skipped, 1 row of crops "
+        "replaced since removed"
+    )
+    assert "0.png" not in out.read_text()
+
+
 @pytest.mark.nightly
 def test_a_page_and_figures_show_every_word_that_was_read(
     model_file, search, folder, tmp_path, capsys
