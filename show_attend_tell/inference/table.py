@@ -2,7 +2,8 @@
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,13 +38,7 @@ _EXIFTOOL_COLUMNS = (
     "XMP-xmp:CreatorTool",
 )
 _EARLIER_COLUMNS = tuple(FIELDS)  # of versions without sentences
-# The column with the text of a row, for each set of columns.
-_TEXTS = {
-    _COLUMNS: "sentence",
-    _COLUMNS_WITH_TAGS: "sentence",
-    _EXIFTOOL_COLUMNS: "XMP-dc:Description",
-    _EARLIER_COLUMNS: "caption",
-}
+_KNOWN = (_COLUMNS, _COLUMNS_WITH_TAGS, _EXIFTOOL_COLUMNS, _EARLIER_COLUMNS)
 
 
 def table(rows: Iterable[Row], failures: Iterable[Failure] = ()) -> bytes:
@@ -58,14 +53,9 @@ def table(rows: Iterable[Row], failures: Iterable[Failure] = ()) -> bytes:
     lines = []
     columns: Sequence[str] = _COLUMNS
     for row in rows:
-        for_people: dict[str, Any] = {
-            "sentence": as_sentence(row["caption"]),
-            "confidence_word": confidence_word(row.get("confidence")),
-        }
         if TAGS in row:
             columns = _COLUMNS_WITH_TAGS
-            for_people["tags"] = ", ".join(tag_names(row))
-        lines.append({**row, **for_people})
+        lines.append(_line(row))
     for failure in failures:
         path = str(failure.path)
         error = failure.reason.removeprefix(f"{path}: ")
@@ -88,11 +78,25 @@ def exiftool_table(
     lines = []
     for row in rows:
         if not is_below(row.get("confidence"), minimum):
-            sentence = as_sentence(row["caption"])
-            tool = creator_tool(row["made_by"])
-            values = (str(locate(row)), sentence, sentence, tool)
-            lines.append(dict(zip(_EXIFTOOL_COLUMNS, values, strict=True)))
+            lines.append(_exiftool_line(row, locate(row)))
     return _csv(_EXIFTOOL_COLUMNS, lines)
+
+
+def _line(row: Row) -> dict[str, Any]:
+    """Return the values of a row in :data:`_COLUMNS`, and others."""
+    return {
+        **row,
+        "sentence": as_sentence(row["caption"]),
+        "confidence_word": confidence_word(row.get("confidence")),
+        "tags": ", ".join(tag_names(row)),
+    }
+
+
+def _exiftool_line(row: Row, photo: Path) -> dict[str, Any]:
+    """Return the values of a row in the columns of exiftool."""
+    sentence = as_sentence(row["caption"])
+    values = (str(photo), sentence, sentence, creator_tool(row["made_by"]))
+    return dict(zip(_EXIFTOOL_COLUMNS, values, strict=True))
 
 
 def _csv(columns: Sequence[str], lines: Iterable[Row]) -> bytes:
@@ -110,10 +114,11 @@ def _csv(columns: Sequence[str], lines: Iterable[Row]) -> bytes:
 
 
 def require_replaceable(path: Path, rows: Sequence[Row]) -> None:
-    """Raise unless every caption in a table is among these rows.
+    """Raise unless every line of a table is of one of these rows.
 
     An earlier run wrote it from some of these rows, perhaps in other columns. A CSV
-    file differs if another program wrote it, or a person changed a caption in it.
+    file differs if another program wrote it, or a person changed a value in it; a
+    number may have lost digits in a spreadsheet.
 
     Raises:
         CaptionError: the file has other lines.
@@ -126,30 +131,55 @@ def require_replaceable(path: Path, rows: Sequence[Row]) -> None:
     journal = path.with_suffix(".jsonl").name
     raise CaptionError(
         f"{path}: must be absent, or made from {journal} beside it. Received: lines "
-        f"that are not in {journal}; name another file, or move this one"
+        f"that are not in {journal}, or were changed; name another file, or move this "
+        "one"
     )
 
 
 def _is_made_from(path: Path, rows: Sequence[Row]) -> bool:
-    """Return whether each line has the name of a row's photo, and its caption."""
-    known = set()
+    """Return whether each line has the values of a row, or is of a failure."""
+    named: dict[str, list[Row]] = {}
     for row in rows:
-        name = Path(row["path"]).name
-        known.add((name, row["caption"]))
-        known.add((name, as_sentence(row["caption"])))
+        named.setdefault(Path(row["path"]).name, []).append(row)
     try:
         content = path.read_bytes().decode(**ENCODING)
         with io.StringIO(content, newline="") as file:
             lines = csv.DictReader(file)
             columns = tuple(lines.fieldnames or ())
-            if columns not in _TEXTS:
+            if columns not in _KNOWN:
                 return False
-            for line in lines:
-                name = Path(line[columns[0]]).name
-                caption = line[_TEXTS[columns]]
-                is_failure = bool(line.get("error")) and not line["caption"]
-                if (name, caption) not in known and not is_failure:
-                    return False
+            return all(
+                _is_failure(line)
+                or any(
+                    _is_of_row(line, columns, row)
+                    for row in named.get(Path(line[columns[0]]).name, ())
+                )
+                for line in lines
+            )
     except (csv.Error, TypeError, ValueError):
         return False
-    return True
+
+
+def _is_failure(line: Mapping[str, str]) -> bool:
+    """Return whether a line has an error, and nothing else but its path."""
+    filled = {column for column, value in line.items() if value}
+    return filled == {"path", "error"}
+
+
+def _is_of_row(line: Mapping[str, str], columns: Sequence[str], row: Row) -> bool:
+    """Return whether a line has the values of a row in these columns, and no others."""
+    if columns == _EXIFTOOL_COLUMNS:
+        # Its paths start from the folder of the run; the name is compared already.
+        expected = _exiftool_line(row, Path(line[columns[0]]))
+    else:
+        expected = _line(row)
+    return line.keys() == set(columns) and all(
+        _is_same(line[column], expected.get(column)) for column in columns
+    )
+
+
+def _is_same(text: str, value: object) -> bool:
+    """Return whether a table has this value; the last digits of numbers may differ."""
+    if isinstance(value, float) and text:
+        return math.isclose(float(text), value, rel_tol=1e-6)
+    return text == ("" if value is None else str(value))

@@ -369,12 +369,66 @@ def test_a_table_with_other_lines_is_not_replaced(path, rows, content):
     assert table.read_text() == content
 
 
-def test_a_caption_that_a_person_changed_in_a_table_is_not_replaced(path):
+TAGGED = {"confidence": 0.718, "tags": [{"name": "dog", "confidence": 0.9}]}
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("A red circle.", "The moon."),
+        (",a red circle,", ",the moon,"),
+        (",unsure,", ",likely,"),
+        (",unsure,", ",checked by Ann,"),
+        (",0.718,", ",1,"),
+        (",0.718,", ",,"),
+        (",dog,", ',"dog, moon",'),
+        (f',"{MADE_BY}"', ',"Ann"'),
+        ("a b.jpg", "moon.jpg"),
+        ("a b.jpg", "other/a b.jpg"),
+        (",-2.5,", ",-2.4,"),
+        (f',"{MADE_BY}",\n', f',"{MADE_BY}",not a circle\n'),
+        (f',"{MADE_BY}",\n', f',"{MADE_BY}",,my note\n'),
+        (f',"{MADE_BY}",\n', f',"{MADE_BY}"\n'),
+        ("cut.jpg,,", "cut.jpg,The moon.,"),
+    ],
+)
+def test_a_value_that_a_person_changed_in_a_table_is_not_replaced(path, old, new):
     table = path.with_suffix(".csv")
-    rows = write(path, NAMES)
-    table.write_bytes(csv_of(rows).replace(b"A red circle.", b"The moon.", 1))
+    rows = [row | TAGGED for row in write(path, NAMES)]
+    content = csv_of(rows, [Failure(Path("cut.jpg"), "cut.jpg: it ends early")])
+    table.write_bytes(content)
+    require_replaceable(table, rows)
+    assert content.count(old.encode())
+    table.write_bytes(content.replace(old.encode(), new.encode(), 1))
     with pytest.raises(CaptionError, match="not in rows.jsonl"):
         require_replaceable(table, rows)
+
+
+@pytest.mark.parametrize("text", ["A red circle.", "show-attend-tell"])
+def test_a_value_that_a_person_changed_for_exiftool_is_not_replaced(path, text):
+    table = path.with_suffix(".csv")
+    rows = write(path, NAMES)
+    content = exiftool_table(rows)
+    for start in (content.find(text.encode()), content.rfind(text.encode())):
+        table.write_bytes(content[:start] + b"x" + content[start:])
+        with pytest.raises(CaptionError, match="not in rows.jsonl"):
+            require_replaceable(table, rows)
+
+
+def test_a_table_that_a_spreadsheet_saved_without_a_change_is_replaced(path):
+    table = path.with_suffix(".csv")
+    rows = [row | {"confidence": 0.7181234567891234} for row in write(path, NAMES)]
+    for row in rows:
+        row["score"] = -1.0
+    table.write_bytes(csv_of(rows))
+    with table.open(newline="", **ENCODING) as file:
+        lines = list(csv.reader(file))
+    with table.open("w", newline="", **ENCODING) as file:
+        writer = csv.writer(file, quoting=csv.QUOTE_ALL)
+        for line in lines:
+            short = {"0.7181234567891234": "0.7181234568", "-1.0": "-1"}
+            writer.writerow([short.get(value, value) for value in line])
+    require_replaceable(table, rows)
 
 
 def test_a_table_of_the_same_lines_is_replaced(path):
