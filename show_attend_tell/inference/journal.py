@@ -76,6 +76,8 @@ _OPTIONAL = {"folder": text, TAGS: _tags_or_none}
 class Journal:
     """An open JSON Lines file of results, locked; a context manager.
 
+    An error in its body leaves no file that has no rows and was absent before.
+
     Beside its fields a row has ``photo``: size, time of the last change and digest of
     the file, and ``folder`` if its path is relative: the folder that it starts from,
     seen from the folder of the journal.
@@ -116,6 +118,7 @@ class Journal:
         )
         with contextlib.ExitStack() as stack:
             stack.enter_context(locked(f"{self.path}.lock", busy))
+            self._is_new = not os.path.lexists(self.path)
             self.history, self._file = self._open()
             stack.enter_context(self._file)
             self._resources = stack.pop_all()  # the lock and the file
@@ -128,8 +131,12 @@ class Journal:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *error: object) -> None:
-        self._resources.close()
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        with self._resources:  # the lock is held until the file is removed
+            self._file.close()
+            if kind is not None and self._is_new and not self._rows:
+                with contextlib.suppress(OSError):
+                    self.path.unlink()
 
     @property
     def rows(self) -> list[Row]:

@@ -97,9 +97,12 @@ def test_a_csv_without_its_journal_is_not_lost(pipeline, folder, tmp_path):
     caption_into_file(pipeline, [folder], out)
     out.with_suffix(".jsonl").unlink()
     before = out.read_bytes()
-    with pytest.raises(CaptionError, match="made from captions.jsonl beside it"):
-        caption_into_file(pipeline, [folder], out)
-    assert out.read_bytes() == before
+    for empty in (False, True):
+        with pytest.raises(CaptionError, match="made from captions.jsonl beside it"):
+            caption_into_file(pipeline, [folder], out)
+        assert out.read_bytes() == before
+        assert out.with_suffix(".jsonl").exists() == empty  # it was there before
+        out.with_suffix(".jsonl").touch()
 
 
 def test_a_table_has_a_row_for_each_photo_also_without_a_caption(run, folder):
