@@ -60,7 +60,7 @@ def table(rows: Iterable[Row], failures: Iterable[Failure] = ()) -> bytes:
         path = str(failure.path)
         error = failure.reason.removeprefix(f"{path}: ")
         lines.append({"path": path, "error": error})
-    return _csv(columns, lines)
+    return write_csv(columns, lines)
 
 
 def exiftool_table(
@@ -79,7 +79,7 @@ def exiftool_table(
     for row in rows:
         if not is_below(row.get("confidence"), minimum):
             lines.append(_exiftool_line(row, locate(row)))
-    return _csv(_EXIFTOOL_COLUMNS, lines)
+    return write_csv(_EXIFTOOL_COLUMNS, lines)
 
 
 def _line(row: Row) -> dict[str, Any]:
@@ -99,7 +99,8 @@ def _exiftool_line(row: Row, photo: Path) -> dict[str, Any]:
     return dict(zip(_EXIFTOOL_COLUMNS, values, strict=True))
 
 
-def _csv(columns: Sequence[str], lines: Iterable[Row]) -> bytes:
+def write_csv(columns: Sequence[str], lines: Iterable[Row]) -> bytes:
+    """Return lines as CSV that every reader of CSV reads back, after their columns."""
     content = io.StringIO()
     plain = csv.writer(content, lineterminator="\n")
     # Python 3.11 writes a carriage return without quotes, and cannot read it then.

@@ -4,7 +4,7 @@ The file is a table, or a ZIP archive of XMP sidecars. An edited caption is writ
 the words of a person, which ``caption --write-metadata`` keeps.
 """
 
-import csv
+import codecs
 import io
 import stat
 import time
@@ -23,6 +23,7 @@ from show_attend_tell.inference.photo_words import sidecar_of
 from show_attend_tell.inference.pipeline import CaptioningPipeline
 from show_attend_tell.inference.request import CaptionRequest
 from show_attend_tell.inference.result import confidence_word
+from show_attend_tell.inference.table import write_csv
 from show_attend_tell.inference.xmp import XmpPacket
 from show_attend_tell.runtime.errors import quote
 
@@ -110,16 +111,15 @@ def _require_distinct(captions: list[ApprovedCaption]) -> None:
 
 def _table(captions: list[ApprovedCaption]) -> bytes:
     """Return captions as CSV, which Excel reads as UTF-8 by its byte order mark."""
-    content = io.StringIO()
-    rows = csv.writer(content, lineterminator="\n")
-    rows.writerow(_COLUMNS)
+    lines = []
     for one in captions:
         # The confidence is the model's, about words that are gone.
         confidence = None if one.edited else one.confidence
         word = confidence_word(confidence)
         tags = ", ".join(one.tags)
-        rows.writerow([one.path, one.sentence, confidence, word, one.edited, tags])
-    return content.getvalue().encode("utf-8-sig")
+        values = (one.path, one.sentence, confidence, word, one.edited, tags)
+        lines.append(dict(zip(_COLUMNS, values, strict=True)))
+    return codecs.BOM_UTF8 + write_csv(_COLUMNS, lines)
 
 
 def _archive(captions: list[ApprovedCaption], authors: Authors) -> bytes:

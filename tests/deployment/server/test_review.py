@@ -44,6 +44,15 @@ def test_a_table_has_a_row_for_each_caption(address):
     assert response.content.startswith("\ufeffpath,".encode())  # for Excel
 
 
+@pytest.mark.parametrize("break_", ["\r", "\n", "\r\n"])
+def test_a_line_break_in_a_sentence_is_read_back(address, break_):
+    edited = EDITED | {"sentence": f"Rex{break_}at the lake."}
+    content = ask(address, "csv", edited, APPROVED).content.decode("utf-8-sig")
+    rows = list(csv.DictReader(io.StringIO(content, newline="")))
+    captions = [row["caption"] for row in rows]
+    assert captions == [edited["sentence"], APPROVED["sentence"]]
+
+
 def test_words_of_a_person_have_no_confidence(address):
     content = ask(address, "csv", EDITED).content.decode("utf-8-sig")
     (row,) = csv.DictReader(io.StringIO(content))
