@@ -171,7 +171,7 @@ def caption(
             prune=prune,
         )
         failed = print_failures(report.failures)
-        click.echo(report.summary())
+        click.echo(in_one_line(report.summary()))
     else:
         # Captions of an earlier run have no details.
         if writer and not prints_details and request.min_confidence is None:
@@ -208,7 +208,7 @@ def _caption_on_cluster(cluster, workers, request, photos, out) -> None:
 
     report, rate = caption_on_cluster(cluster, request, photos, out, workers)
     failed = print_failures(report.failures)
-    click.echo(report.summary())
+    click.echo(in_one_line(report.summary()))
     if rate:
         click.echo(f"{rate:.2f} photos/s, the start of the workers included")
     if failed:
@@ -389,15 +389,18 @@ def _print_present(writer, photos: Iterable[Path], has_tags: bool) -> list:
     """
     from show_attend_tell.inference.photos import Failure, find_photos
 
-    others = []
+    others: list[Path | Failure] = []
     for photo in find_photos(photos):
-        packet = None if isinstance(photo, Failure) else writer.find_packet(photo)
-        if packet is not None:
-            writer.present += 1
-            text = packet.caption + _in_words(packet.confidence)
-            if has_tags:
-                text += _as_list(packet.tags)
-            click.echo(f"{in_one_line(photo)}: {text}")
-        else:
+        if isinstance(photo, Failure):
             others.append(photo)
+            continue
+        packet = writer.find_packet(photo)
+        if packet is None:
+            others.append(photo)
+            continue
+        writer.present += 1
+        text = packet.caption + _in_words(packet.confidence)
+        if has_tags:
+            text += _as_list(packet.tags)
+        click.echo(f"{in_one_line(photo)}: {text}")
     return others

@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import os
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import UnionType
@@ -46,6 +47,7 @@ class Verb(click.Command):
         return self._interrupted
 
 
+_UNPRINTED = ("Cc", "Zl", "Zp")  # control codes, separators of lines and paragraphs
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
@@ -236,9 +238,17 @@ def require_photos_kept(
             )
 
 
-def in_one_line(path) -> str:
-    """Return a path to print; a line break is written as two characters."""
-    return click.format_filename(path).replace("\n", "\\n")
+def in_one_line(text: str | os.PathLike[str]) -> str:
+    """Return a path or a message to print; escape line breaks and control codes.
+
+    A terminal obeys those in the name of a file: a return hides what stands before it.
+    """
+    return "".join(
+        repr(character)[1:-1]
+        if unicodedata.category(character) in _UNPRINTED
+        else character
+        for character in click.format_filename(text)
+    )
 
 
 def print_failures(failures: Iterable) -> bool:
@@ -247,7 +257,7 @@ def print_failures(failures: Iterable) -> bool:
 
     failed = False
     for failure in failures:
-        click.echo(click.format_filename(failure.reason), err=True)
+        click.echo(in_one_line(failure.reason), err=True)
         failed |= not isinstance(failure, LowConfidence)
     return failed
 

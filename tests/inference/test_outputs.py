@@ -64,6 +64,20 @@ def test_every_name_is_in_every_output(run, named, tmp_path):
     assert page.read_text("utf-8").count('class="photo"') == total
 
 
+def test_a_name_breaks_no_line_of_the_screen(run, tmp_path):
+    folder = tmp_path / "damaged"
+    folder.mkdir()
+    codes = "\n\r\x1b[2K\x85\u2028"
+    (folder / f"a{codes}é.png").write_bytes(b"no photo")
+    for options in ((), ("--out", tmp_path / f"a{codes}.jsonl")):
+        code, lines, err = run(*options, folder)
+        assert code == 1
+        assert f"{folder}/a\\n\\r\\x1b[2K\\x85\\u2028é.png: cannot be read" in err
+        assert not set("\x1b\x85\u2028") & set(err)
+        assert len(lines) == len(options) // 2
+        assert all(line.isprintable() for line in lines)
+
+
 def test_figures_are_named_after_every_name(run, named, tmp_path):
     names = NAMES[::6]
     figures = tmp_path / "figures"

@@ -9,6 +9,7 @@ from show_attend_tell.cli.options import (
     PATH,
     FilesVerb,
     attention_option,
+    in_one_line,
     page_option,
     print_failures,
     require_photos_kept,
@@ -80,7 +81,7 @@ def read(crops, model, beam, lexicon, attention, page, out) -> None:
     else:
         report = read_into_file(search, file, crops, out)
         failed = print_failures(report.failures)
-        click.echo(report.summary())
+        click.echo(in_one_line(report.summary()))
     if failed:
         sys.exit(1)
 
