@@ -49,18 +49,28 @@ def _identity(photo: Path, description: Mapping[str, object] | None = None) -> s
             description = describe_file(photo)
         except OSError:
             return ""
-    return f"{description['bytes']} {description['sha256']}"
+    return f"{description['bytes']} {description['sha256']} {description['modified']}"
+
+
+def _content(identity: str) -> list[str]:
+    """Return the size and the digest of an identity."""
+    return identity.split()[:2]
 
 
 def _describes(packet: XmpPacket, sidecar: Path, photo: Path) -> bool:
     """Return whether a sidecar is of this photo, and not of one that was replaced."""
-    size, _, _ = packet.photo.partition(" ")
+    size, _, digest_and_time = packet.photo.partition(" ")
+    _, _, modified = digest_and_time.partition(" ")
     found = photo.stat()
     if str(found.st_size) != size:
         return False
-    # The photo is read only if it has changed since the sidecar was written.
-    is_older = found.st_mtime_ns <= sidecar.stat().st_mtime_ns
-    return is_older or _identity(photo) == packet.photo
+    # The photo is read only if the time of its last change differs; a sidecar of an
+    # earlier version has only its own time.
+    if modified:
+        is_unchanged = str(found.st_mtime_ns) == modified
+    else:
+        is_unchanged = found.st_mtime_ns <= sidecar.stat().st_mtime_ns
+    return is_unchanged or _content(_identity(photo)) == _content(packet.photo)
 
 
 class MetadataWriter:
@@ -214,7 +224,10 @@ class MetadataWriter:
 
     def _remove_outdated(self, photo: Path, path: Path, packet: XmpPacket) -> None:
         """Remove the caption and the tags in a sidecar if they are of another photo."""
-        if packet.photo and _identity(photo) not in ("", packet.photo):
+        if not packet.photo:
+            return
+        found = _identity(photo)
+        if found and _content(found) != _content(packet.photo):
             packet.remove_caption()
             packet.set_tags(())
             _rewrite(path, packet)

@@ -72,6 +72,39 @@ def test_a_photo_that_was_replaced_gets_a_new_caption(jpeg, writer):
         assert writer.find_packet(jpeg).caption == "A dog."
 
 
+def test_an_older_photo_of_the_same_size_gets_a_new_caption(tmp_path, writer):
+    photo = tmp_path / "a.bmp"
+    other = tmp_path / "b.bmp"
+    Image.new("RGB", (8, 8), "red").save(photo)
+    Image.new("RGB", (8, 8), "blue").save(other)
+    os.utime(other, ns=(1, 1))
+    writer.write(photo, "a red square", 0.9)
+    assert writer.find_packet(photo)
+    other.rename(photo)
+    assert writer.find_packet(photo) is None
+    assert writer.write(photo, "a red square", 0.9)
+    assert writer.find_packet(photo)
+
+
+def test_a_sidecar_of_an_earlier_version_without_the_photos_time_is_known(jpeg, writer):
+    writer.write(jpeg, "a dog", 0.75)
+    sidecar = sidecar_of(jpeg)
+    modified = f" {jpeg.stat().st_mtime_ns}<"
+    content = sidecar.read_text()
+    assert content.count(modified) == 1
+    sidecar.write_text(content.replace(modified, "<"))
+    assert writer.find_packet(jpeg)
+    later = sidecar.stat().st_mtime_ns + 10**9
+    os.utime(jpeg, ns=(later, later))
+    assert writer.find_packet(jpeg)
+    writer.write_none(jpeg)
+    assert writer.removed == 0
+    replace(jpeg)
+    assert writer.find_packet(jpeg) is None
+    writer.write_none(jpeg)
+    assert writer.removed == 1
+
+
 def replace(jpeg):
     jpeg.write_bytes(jpeg.read_bytes() + b"another")
 
