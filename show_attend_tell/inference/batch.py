@@ -253,7 +253,7 @@ def _rows_of_deleted_photos(
     deleted = []
     for row in journal.rows:
         photo = photo_key(journal.location(row))
-        if photo in found or os.path.lexists(photo):
+        if photo in found or not _is_gone(photo):
             continue
         around = [folder for folder in folders if photo.startswith(folder)]
         if prune and around:
@@ -261,6 +261,17 @@ def _rows_of_deleted_photos(
         if around or photo in named:
             deleted.append(row)
     return deleted
+
+
+def _is_gone(photo: str) -> bool:
+    """Return whether a file is known to be absent: its folder can be searched."""
+    try:
+        os.lstat(photo)
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _require_photos(folder: str, found: Iterable[str]) -> None:

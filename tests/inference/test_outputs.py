@@ -174,6 +174,25 @@ def closed(photo):
         shutil.rmtree(folder)
 
 
+def test_prune_keeps_the_rows_of_a_folder_that_is_closed(run, closed, monkeypatch):
+    monkeypatch.setattr(batch, "made_by", lambda *arguments: "m")
+    with tempfile.TemporaryDirectory() as place:  # of this user
+        folder = Path(place)
+        (folder / "shut").mkdir()
+        for name in ("a.png", "b.png", "shut/c.png"):
+            shutil.copy(closed.parent / "a.png", folder / name)
+        out = folder / "captions.jsonl"
+        run(folder, "--out", out)
+        (folder / "b.png").unlink()
+        (folder / "shut").chmod(0)
+        _, lines, err = run(folder, "--out", out, "--prune")
+        (folder / "shut").chmod(0o755)
+        assert f"{folder}/shut: Permission denied" in err
+        assert lines[-1].endswith("1 row of deleted photos removed")
+        paths = [json.loads(line)["path"] for line in out.read_text().splitlines()]
+        assert paths == [str(folder / "a.png"), str(folder / "shut" / "c.png")]
+
+
 @pytest.mark.parametrize(
     ("option", "name"),
     [
