@@ -251,6 +251,10 @@ class Journal:
             raise self._malformed("a folder, or no regular file")
         content = self.path.read_bytes() if self.path.exists() else b""
         complete = content.rfind(b"\n") + 1
+        lacks_end = _is_whole(content[complete:])  # an editor may drop the line feed
+        if lacks_end:
+            content += b"\n"
+            complete = len(content)
         lines = content[:complete].decode(**ENCODING).split("\n")[:-1]
         rows = [self._parse(line) for line in lines]
         if not rows and content[: len(_FIRST_KEY)] != _FIRST_KEY[: len(content)]:
@@ -263,6 +267,8 @@ class Journal:
                 f"not by {self.made_by}; name another file, or remove this one"
             )
         file = open(self.path, "ab", buffering=0)
+        if lacks_end:
+            file.write(b"\n")
         file.truncate(complete)
         file.seek(complete)
         return rows, file
@@ -311,6 +317,14 @@ def row_line(row: Row) -> str:
     """Return the line of a row, with its line feed."""
     # Only a path that cannot be printed is escaped; other alphabets stay readable.
     return json.dumps(row, ensure_ascii=not row["path"].isprintable()) + "\n"
+
+
+def _is_whole(line: bytes) -> bool:
+    """Return whether the last line, without its line feed, is a whole object."""
+    try:
+        return isinstance(json.loads(line.decode(**ENCODING)), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _is_unchanged(photo: Path, row: Row) -> bool:

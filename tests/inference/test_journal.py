@@ -75,6 +75,17 @@ def test_a_file_cut_anywhere_is_repaired_without_loss_or_repetition(path):
         assert path.read_bytes() == content
 
 
+def test_the_last_row_is_kept_though_an_editor_dropped_its_line_feed(path):
+    write(path, NAMES[:3])
+    content = path.read_bytes().replace(b"a red circle", b"Rex")
+    path.write_bytes(content.removesuffix(b"\n"))
+    rows = write(path, NAMES[:4])
+    captions = [row["caption"] for row in rows]
+    assert captions == ["Rex", "Rex", "Rex", "a red circle"]
+    assert path.read_bytes().startswith(content)
+    assert write(path, []) == rows
+
+
 def test_rows_come_back_as_they_were_appended_and_other_programs_read_them(path):
     rows = write(path, NAMES[:4])
     expected = ("a red circle", -2.5, -1.25, MADE_BY, None)
