@@ -194,6 +194,8 @@ def caption_into_file(
         left = {photo_key(journal.location(row)) for row in removed}
         rows = [r for r in journal.rows if photo_key(journal.location(r)) not in left]
         minimum = request.min_confidence_in_metadata
+        if kind == ".csv":  # a person may have changed it while this run took hours
+            require_replaceable(out, journal.history)
         if kind == ".csv" and exiftool_columns:
             atomic_write(out, exiftool_table(rows, minimum, journal.location))
         elif kind == ".csv":

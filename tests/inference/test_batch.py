@@ -105,6 +105,30 @@ def test_a_csv_without_its_journal_is_not_lost(pipeline, folder, tmp_path):
         out.with_suffix(".jsonl").touch()
 
 
+def test_a_csv_that_a_person_changes_during_a_run_is_not_lost(
+    run, pipeline, folder, tmp_path, monkeypatch
+):
+    out = tmp_path / "captions.csv"
+    run(folder, "--out", out)
+    photo_image(9, (48, 40)).save(folder / "new.png")
+    edited = out.read_bytes().replace(b"\n", b" checked\n").replace(b" checked", b"", 1)
+
+    def edit(*arguments, whole=pipeline._caption_batch):
+        out.write_bytes(edited)
+        return whole(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pipeline, "_caption_batch", edit)
+        code, _, err = run(folder, "--out", out)
+    assert code == 1
+    assert "made from captions.jsonl beside it" in err
+    assert out.read_bytes() == edited
+    out.rename(tmp_path / "checked.csv")
+    _, lines, _ = run(folder, "--out", out)
+    assert "0 captions written, 5 already present" in lines[-1]
+    assert "new.png" in out.read_text()
+
+
 def test_a_table_has_a_row_for_each_photo_also_without_a_caption(run, folder):
     out = folder.parent / "captions.csv"
     for _ in range(2):
