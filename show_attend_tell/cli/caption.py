@@ -21,6 +21,7 @@ from show_attend_tell.cli.options import (
     in_one_line,
     page_option,
     print_failures,
+    refused_as_usage,
     request_options,
     require_cluster,
     require_photos_kept,
@@ -150,7 +151,8 @@ def caption(
     if out is not None:
         from show_attend_tell.inference.batch import require_output
 
-        require_output(out)
+        with refused_as_usage():
+            require_output(out)
     from show_attend_tell.inference.pipeline import load_requested
 
     pipeline = load_requested(request)

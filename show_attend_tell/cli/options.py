@@ -1,11 +1,12 @@
 """Define the options and the help that several verbs share."""
 
+import contextlib
 import dataclasses
 import functools
 import os
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -14,7 +15,7 @@ import click
 
 from show_attend_tell.cli.captioning import require_accepted, tasks
 from show_attend_tell.inference.request import CaptionRequest, Option
-from show_attend_tell.runtime.errors import plural
+from show_attend_tell.runtime.errors import CaptionError, plural
 from show_attend_tell.runtime.keras_startup import chosen_backend
 
 # How the user continues a verb after Ctrl-C.
@@ -238,6 +239,15 @@ def require_photos_kept(
             )
 
 
+@contextlib.contextmanager
+def refused_as_usage() -> Iterator[None]:
+    """Raise a usage error in place of a CaptionError about values of options."""
+    try:
+        yield
+    except CaptionError as error:
+        raise click.UsageError(str(error)) from None
+
+
 def in_one_line(text: str | os.PathLike[str]) -> str:
     """Return a path or a message to print; escape line breaks and control codes.
 
@@ -304,7 +314,9 @@ def request_options(command: Callable) -> Callable:
     @functools.wraps(command)
     def verb(**values):
         fields = {name: values.pop(name) for name in _REQUEST_OPTIONS}
-        return command(request=CaptionRequest(**fields), **values)
+        with refused_as_usage():
+            request = CaptionRequest(**fields)
+        return command(request=request, **values)
 
     return add_options(*_REQUEST_OPTIONS.values())(verb)
 

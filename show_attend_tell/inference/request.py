@@ -67,7 +67,8 @@ class CaptionRequest:
 
     Raises:
         CaptionError: `min_confidence` or `min_tag_confidence` is out of range, `region`
-            is malformed or combined with `tags`, or `min_tag_confidence` lacks `tags`.
+            is malformed or combined with `tags` or `min_confidence`, or
+            `min_tag_confidence` lacks `tags`.
     """
 
     models: tuple[Path, ...] = _option(
@@ -161,6 +162,11 @@ class CaptionRequest:
             raise CaptionError(
                 "`tags` are of the whole photo. Received: a region; leave out one of "
                 "the two"
+            )
+        if self.min_confidence is not None and self.region is not None:
+            raise CaptionError(
+                "`min_confidence` needs captions of the whole photo. Received: a "
+                "region, whose caption has no confidence; leave out one of the two"
             )
         if self.region is not None:
             from show_attend_tell.data.region import parse_region  # slow for --help

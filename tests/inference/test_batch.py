@@ -410,7 +410,7 @@ def test_a_folder_in_place_of_the_file_is_refused_before_any_work(
 @pytest.mark.parametrize("out", ["captions.txt", "captions"])
 def test_an_unknown_ending_is_refused_before_any_work(run, folder, tmp_path, out):
     code, _, err = run(folder, "--out", tmp_path / out)
-    assert code == 1
+    assert code == 2
     assert "`out` must end in .jsonl, .csv or .html" in err
 
 

@@ -62,12 +62,22 @@ def test_the_command_line_writes_the_caption_of_the_region(run, captioned, photo
     assert not {"region", "region_words"} & json.loads(lines[0]).keys()
 
 
-def test_a_wrong_region_is_one_line_and_exit_status_1(run, photo):
-    for region, reason in (("1,2,3", "four numbers"), ("0,0,61,40", "inside the pho")):
-        code, lines, err = run(photo, "--region", region)
-        assert (code, lines, err.count("\n")) == (1, [], 1)
-        assert err.startswith("error: `region` must")
-        assert reason in err
+def test_a_malformed_region_is_wrong_usage(run, photo):
+    code, lines, err = run(photo, "--region", "1,2,3")
+    assert (code, lines) == (2, [])
+    assert "\nError: `region` must be four numbers" in err
+
+
+def test_a_region_outside_the_photo_is_one_line_and_exit_status_1(run, photo):
+    code, lines, err = run(photo, "--region", "0,0,61,40")
+    assert (code, lines, err.count("\n")) == (1, [], 1)
+    assert err.startswith("error: `region` must be inside the photo")
+
+
+def test_a_region_with_a_minimum_confidence_is_wrong_usage(run, photo):
+    code, lines, err = run(photo, "--region", "0,0,9,9", "--min-confidence", 0.5)
+    assert (code, lines) == (2, [])
+    assert "\nError: `min_confidence` needs captions of the whole photo" in err
 
 
 def test_the_figure_has_the_outline_of_the_region_in_every_panel():

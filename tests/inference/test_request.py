@@ -37,6 +37,7 @@ def test_the_typed_options_are_the_fields_that_choose_no_model():
         ({"min_confidence": -0.1}, "`min_confidence` must be from 0 to 1"),
         ({"min_confidence": 1.1}, "`min_confidence` must be from 0 to 1"),
         ({"region": "1,2,3"}, "`region` must be four numbers"),
+        ({"region": "1,2,3,4", "min_confidence": 0.5}, "needs captions of the whole"),
     ],
 )
 def test_values_out_of_range_are_refused(values, text):

@@ -246,9 +246,15 @@ def test_lines_and_json_have_the_tags(caption_tagged, tagged, photo):
 )
 def test_wrong_options_of_the_verb_are_one_line(caption_tagged, photo, options, text):
     code, out, err = caption_tagged(*options, photo)
-    assert code
+    assert code == 2
     assert out == []
     assert text in err
+
+
+def test_a_minimum_of_tags_that_nobody_asked_for_is_wrong_usage(run, photo):
+    code, out, err = run("--min-tag-confidence", 0.5, photo)
+    assert (code, out) == (2, [])
+    assert "\nError: `min_tag_confidence` needs `tags`" in err
 
 
 def test_rows_and_tables_have_tags_only_if_they_are_asked_for(tagged, folder, tmp_path):

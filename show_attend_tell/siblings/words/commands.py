@@ -12,6 +12,7 @@ from show_attend_tell.cli.options import (
     in_one_line,
     page_option,
     print_failures,
+    refused_as_usage,
     require_photos_kept,
 )
 from show_attend_tell.runtime.keras_startup import start_keras
@@ -71,7 +72,8 @@ def read(crops, model, beam, lexicon, attention, page, out) -> None:
     from show_attend_tell.siblings.words.reading import read_into_file, require_jsonl
 
     if out is not None:
-        require_jsonl(out)
+        with refused_as_usage():
+            require_jsonl(out)
     file = model or READERS.shipped_file()
     reader = READERS.load(file)
     words = None if lexicon is None else Lexicon.load(lexicon, reader.characters)

@@ -93,7 +93,7 @@ def test_a_file_of_words_is_resumed(model_file, search, folder, tmp_path, capsys
     listed = Searcher(search.model, lexicon=Lexicon(["a"]))
     with pytest.raises(CaptionError, match="its words were made by"):
         read_into_file(listed, model_file, [folder], out)
-    assert exit_code("read", folder, "--model", model_file, "--out", "a.csv") == 1
+    assert exit_code("read", folder, "--model", model_file, "--out", "a.csv") == 2
     assert "`out` must end in .jsonl" in capsys.readouterr().err
 
 
