@@ -428,6 +428,20 @@ def find_calibration(captioner: Generator, model: str | Path) -> Calibration | N
     return Calibration(space, **arrays, tags=tags)
 
 
+def is_calibrated(model: Path) -> bool:
+    """Return whether a model's file has a calibration of this version.
+
+    Raises:
+        ModelFileError: the file is absent or damaged.
+    """
+    with (
+        faults_described(model, ModelFileError, "a calibration", _REMEDY),
+        open_tensors(model, CAPTIONER) as file,
+    ):
+        about = file.about.get(CONFIDENCE)
+        return isinstance(about, dict) and about.get("statistics") == list(STATISTICS)
+
+
 def valid_calibration(
     captioner: Generator, calibration: Calibration | None, model: Path
 ) -> Part | None:

@@ -23,6 +23,7 @@ from show_attend_tell.data.region import cell_shares, region_in_view
 from show_attend_tell.inference.confidence import (
     Calibration,
     find_calibration,
+    is_calibrated,
     valid_calibration,
 )
 from show_attend_tell.inference.engine import Engine, PhotoEncoder, load_engine
@@ -348,6 +349,13 @@ class CaptioningPipeline:
                 f"holds. Received: {models}, averaged over models or mirror images; "
                 "name one model and leave out `mirror`, or leave out this option"
             )
+        is_absent = option is not None and self.calibration is None
+        if is_absent and isinstance(self.file, Path) and is_calibrated(self.file):
+            raise CaptionError(
+                f"`{option}` needs the ranking that {self.file} was calibrated with. "
+                "Received: another `reranker`, or none; leave out `reranker`, or leave "
+                "out this option"
+            )
         if request.tags and not self.has_tags:
             raise CaptionError(
                 f"`tags` need a calibration of the model. Received: {self.file}, which "
@@ -357,8 +365,8 @@ class CaptioningPipeline:
         if request.min_confidence is not None and self.calibration is None:
             raise CaptionError(
                 "`min_confidence` needs a calibration of the model. Received: "
-                f"{self.file}, which has none for captions ranked so; run "
-                "`show-attend-tell calibrate` for a model that holds their reranker"
+                f"{self.file}, which has none; run `show-attend-tell calibrate` for "
+                "this model"
             )
 
     @one_blas_thread

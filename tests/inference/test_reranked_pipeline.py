@@ -72,6 +72,18 @@ def test_the_reranker_of_the_default_model_ranks_the_captions_of_the_lstm(tmp_pa
         load("flickr8k-lstm", reranker="shipped")
 
 
+@pytest.mark.parametrize("options", [{"tags": True}, {"min_confidence": 0.5}])
+@pytest.mark.parametrize(
+    ("model", "reranker"), [("shipped", "none"), ("shipped-lstm", "shipped")]
+)
+def test_another_ranking_than_that_of_the_calibration_names_the_reranker(
+    model, reranker, options
+):
+    pipeline = load(model, reranker=reranker)
+    with refused(CaptionError, "another `reranker`, or none; leave out `reranker`"):
+        pipeline.require_calibration(CaptionRequest(**options))
+
+
 def test_names_of_packaged_models_name_rerankers_and_other_names_stay():
     assert reranker_file("shipped") == str(shipped_model())
     assert reranker_file("reranker.safetensors") == "reranker.safetensors"
