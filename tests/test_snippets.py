@@ -1,12 +1,16 @@
-"""Python blocks of README.md and docs/python.md run as they are printed."""
+"""Python blocks of README.md and of pages in docs/ run as they are printed."""
 
 import os
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 from new_process import python
+from tensor_files import unpacked
 from tiny_pipeline import photo_bytes, tiny_pipeline
+
+from show_attend_tell.models.pretrained import SHIPPED
 
 ROOT = Path(__file__).resolve().parents[1]
 SETUP = """
@@ -48,3 +52,24 @@ def test_the_blocks_of_the_python_page_run(tmp_path):
     assert first == second == third
     assert failure == "photo-4: cannot be read as a photo: unknown image format"
     assert last == "A red photo."
+
+
+def test_the_block_of_the_transformer_page_changes_nothing_but_the_head(
+    tmp_path, monkeypatch
+):
+    file = tmp_path / "experiments/runs/scenes_transformer/model.safetensors"
+    file.parent.mkdir(parents=True)
+    shutil.copyfile(SHIPPED, file)
+    before, arrays_before = unpacked(file)
+    monkeypatch.chdir(tmp_path)
+    (block,) = blocks("docs/transformer.md")
+    exec(block, {})
+    after, arrays_after = unpacked(file)
+    shown = after["config"]["transformer"]
+    assert (shown["alpha_layer"], shown["alpha_head"]) == (1, 2)
+    for part in ("reranker", "confidence"):
+        assert after[part] == before[part]
+        names = [name for name in arrays_before if name.startswith(f"{part}/")]
+        assert names
+        for name in names:
+            assert (arrays_after[name] == arrays_before[name]).all()

@@ -142,7 +142,11 @@ class CaptioningPipeline:
 
     @property
     def captioner(self) -> "Captioner":
-        """The captioner, a Keras model; the first one of an ensemble."""
+        """The captioner, a Keras model; the first one of an ensemble.
+
+        A change to it shows in ``CaptioningPipeline(captioner, encoder)`` and in
+        :meth:`save`. A pipeline with the engine of NumPy does not see it.
+        """
         return cast("Captioner", self.generator.members[0])  # Generator says reference
 
     def decoding(self, request: CaptionRequest | None = None) -> DecodingSettings:

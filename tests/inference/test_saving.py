@@ -23,6 +23,18 @@ def test_a_saved_pipeline_gives_the_same_caption_and_replaces_what_was_there(tmp
     assert again.log_prob == pytest.approx(caption.log_prob, abs=1e-5)
 
 
+def test_a_changed_captioner_captions_in_a_pipeline_that_is_built_of_it():
+    pipeline = load(SHIPPED)
+    before = pipeline.caption(photo_bytes())
+    for weight in pipeline.captioner.weights:
+        weight.assign(weight * 0.9)
+    built = CaptioningPipeline(pipeline.captioner, pipeline.encoder)
+    changed = built.caption(photo_bytes())
+    assert changed.log_prob != pytest.approx(before.log_prob, abs=1e-3)
+    assert changed.confidence is None
+    assert pipeline.caption(photo_bytes()).log_prob == before.log_prob
+
+
 def parts(file):
     """Return the arrays of the parts of a model's file."""
     _, arrays = unpacked(file)
