@@ -105,9 +105,9 @@ class Engine:
         self.is_keras = not isinstance(encoder, Encoder)
         # NumPy needs two photos for each core; captions come as they are written.
         self.batch = 16 if self.is_keras else 2 * CORES
-        # A person who changes beam or region asks for the same photo again.
-        self._last_squares: np.ndarray | None = None
-        self._last_annotations = np.empty(0, np.float32)
+        # A person who changes beam or region asks for the same photo again. Squares and
+        # annotations are replaced together: threads may share the engine.
+        self._last: tuple[np.ndarray, np.ndarray] | None = None
 
     def encode(self, squares: np.ndarray, photos: int = 1) -> np.ndarray:
         """Compute annotations, (B, S, S, 3) -> (B, L, D) or, mirrored, (B, 2, L, D).
@@ -116,13 +116,14 @@ class Engine:
             squares: uint8, RGB.
             photos: number of photos of the whole run.
         """
-        kept = self._last_squares
-        if kept is None or not np.array_equal(kept, squares):
-            mirror = self.generator.mirror
-            self.encoder.expect(photos * (1 + mirror))
-            self._last_annotations = self.encoder.encode(squares, mirror)
-            self._last_squares = squares
-        return self._last_annotations
+        last = self._last
+        if last is not None and np.array_equal(last[0], squares):
+            return last[1]
+        mirror = self.generator.mirror
+        self.encoder.expect(photos * (1 + mirror))
+        annotations = self.encoder.encode(squares, mirror)
+        self._last = squares, annotations
+        return annotations
 
     @one_blas_thread
     def head_attention(self, caption: Caption) -> HeadAttention | None:

@@ -8,6 +8,7 @@ import pickle
 import re
 import zlib
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,6 +22,8 @@ import show_attend_tell as sat
 from show_attend_tell.config.settings import DecodingSettings
 from show_attend_tell.data.photo_faults import UNREADABLE
 from show_attend_tell.data.preprocessing import load_photo
+from show_attend_tell.inference import engine as engine_module
+from show_attend_tell.inference.engine import Engine
 from show_attend_tell.inference.photos import Failure, find_photos, to_input
 from show_attend_tell.inference.pipeline import CaptioningPipeline, load
 from show_attend_tell.inference.request import CaptionRequest
@@ -185,6 +188,28 @@ def test_the_engine_knows_the_number_of_photos(pipeline, captions):
     for count in (2, 3):
         list(model.caption_photos(paths[:count]))
     assert asked == [2, 3]
+
+
+def test_annotations_are_those_of_the_squares_if_threads_share_the_engine(
+    pipeline, monkeypatch
+):
+    engine = Engine(pipeline.engine.generator, pipeline.engine.encoder)
+    side = engine.side
+    ours, theirs = np.random.default_rng(0).integers(
+        0, 256, (2, 1, side, side, 3), np.uint8
+    )
+    expected = engine.encode(ours)
+    others = [theirs]
+
+    def compare(kept, squares):
+        equal = np.array_equal(kept, squares)
+        if others:  # another thread asks between the comparison and the answer
+            engine.encode(others.pop())
+        return equal
+
+    monkeypatch.setattr(engine_module, "np", SimpleNamespace(array_equal=compare))
+    np.testing.assert_array_equal(engine.encode(ours), expected)
+    np.testing.assert_array_equal(engine.encode(ours), expected)
 
 
 def test_a_photo_is_encoded_and_captioned_with_one_thread_of_a_product(
