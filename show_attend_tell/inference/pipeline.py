@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Unpack, cast
 
 import numpy as np
+import pydantic
 
 from show_attend_tell.config import MAX_BEAM
 from show_attend_tell.config.captioner import DecodingSettings
@@ -45,6 +46,7 @@ from show_attend_tell.inference.request import (
 )
 from show_attend_tell.inference.result import (
     Caption,
+    LowConfidence,
     apply_min_confidence,
     caption_from_hypotheses,
     distinct_samples,
@@ -56,12 +58,22 @@ from show_attend_tell.reference.model_file import CONFIDENCE, RERANKER
 from show_attend_tell.reference.parallel import one_blas_thread
 from show_attend_tell.reference.reranker import stored_reranker
 from show_attend_tell.reference.tensor_file import SUFFIX
-from show_attend_tell.runtime.errors import CaptionError
+from show_attend_tell.runtime.errors import CaptionError, PhotoError, quote
 from show_attend_tell.runtime.read_ahead import read_ahead
 
 if TYPE_CHECKING:  # they import Keras
     from show_attend_tell.models.captioner import Captioner
     from show_attend_tell.models.generator import Generator
+
+
+# Values of a request that DecodingSettings accept.
+_BOUNDS = {
+    "method": "beam or sample",
+    "beam": f"1 to {MAX_BEAM}",
+    "temperature": "a number above 0",
+    "locations": "expected, likeliest or sampled",
+    "seed": "a whole number from 0 to 2**64 - 1",
+}
 
 
 class CaptioningPipeline:
@@ -168,11 +180,11 @@ class CaptioningPipeline:
         values = saved | changes
         try:
             settings = DecodingSettings(**values)
-        except (TypeError, ValueError):
+        except pydantic.ValidationError as error:
+            name = str(error.errors()[0]["loc"][0])
             raise CaptionError(
-                "`locations` must be expected, likeliest or sampled, `beam` 1 to "
-                f"{MAX_BEAM}, `seed` at least 0 and `temperature` above 0. Received: "
-                f"{values}; correct it"
+                f"`{name}` must be {_BOUNDS[name]}. Received: {quote(values[name])}; "
+                "correct it"
             ) from None
         if "seed" in changes and not is_sampled(settings):
             raise CaptionError(
@@ -207,9 +219,10 @@ class CaptioningPipeline:
             Failure, with its ``reason``, for each that cannot be read.
 
         Raises:
-            CaptionError: a single photo cannot be read, a setting is invalid, see
-                :meth:`decoding` and :func:`data.region.region_in_view`, a list has a
-                region, or a single caption's confidence is too low.
+            PhotoError: a single photo cannot be read.
+            CaptionError: a setting is invalid, see :meth:`decoding` and
+                :func:`data.region.region_in_view`, a list has a region, or a single
+                caption's confidence is too low.
         """
         request = request_of(options)
         if is_several(photo):
@@ -222,8 +235,10 @@ class CaptioningPipeline:
             captions = list(self.caption_inputs(photos, request))
             return captions  # type: ignore[return-value]  # a list, as documented
         (result,) = self.caption_inputs([to_input(photo)], request)
-        if isinstance(result, Failure):
+        if isinstance(result, LowConfidence):
             raise CaptionError(result.reason)
+        if isinstance(result, Failure):
+            raise PhotoError(result.reason)
         return result
 
     def caption_photos(

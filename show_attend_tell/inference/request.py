@@ -11,11 +11,12 @@ the output alone, such as ``--json``, are in :mod:`cli.caption`.
 
 import dataclasses
 from dataclasses import dataclass
+from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from show_attend_tell.config import MAX_BEAM
-from show_attend_tell.runtime.errors import CaptionError, nearest
+from show_attend_tell.runtime.errors import CaptionError, nearest, quote
 
 # From here 82 % of the tags of 40 photos were right, see experiments/README.md.
 MIN_TAG_CONFIDENCE = 0.5
@@ -66,8 +67,8 @@ class CaptionRequest:
             becomes the caption, and the others that differ become its alternatives.
 
     Raises:
-        CaptionError: `min_confidence` or `min_tag_confidence` is out of range, `region`
-            is malformed or combined with `tags` or `min_confidence`, or
+        CaptionError: `min_confidence`, `min_tag_confidence` or `samples` is out of
+            range, `region` is malformed or combined with `tags` or `min_confidence`, or
             `min_tag_confidence` lacks `tags`.
     """
 
@@ -152,10 +153,16 @@ class CaptionRequest:
     def __post_init__(self) -> None:
         for name in ("min_confidence", "min_tag_confidence"):
             p = getattr(self, name)
-            if p is not None and not 0 <= p <= 1:
+            if p is not None and not (isinstance(p, Real) and 0 <= float(p) <= 1):
                 raise CaptionError(
-                    f"`{name}` must be from 0 to 1. Received: {p}; choose a probability"
+                    f"`{name}` must be from 0 to 1. Received: {quote(p)}; choose a "
+                    "probability"
                 )
+        if not isinstance(self.samples, Integral) or self.samples < 1:
+            raise CaptionError(
+                "`samples` must be a whole number from 1. Received: "
+                f"{quote(self.samples)}; correct it"
+            )
         if self.min_tag_confidence is not None and not self.tags:
             raise CaptionError("`min_tag_confidence` needs `tags`; add it")
         if self.tags and self.region is not None:

@@ -30,7 +30,7 @@ from show_attend_tell.inference.request import CaptionRequest
 from show_attend_tell.inference.result import Caption
 from show_attend_tell.models.pretrained import SHIPPED_LSTM
 from show_attend_tell.reference import parallel
-from show_attend_tell.runtime.errors import CaptionError, ModelFileError
+from show_attend_tell.runtime.errors import CaptionError, ModelFileError, PhotoError
 
 ROTATED = Image.Exif()
 ROTATED[0x0112] = 6
@@ -303,10 +303,12 @@ def test_a_beam_selects_beam_search_where_the_model_samples_or_is_greedy(pipelin
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"beam": 101}, "`beam` 1 to 100"),
-        ({"beam": 0}, "`beam` 1 to 100, .*Received: .*'beam': 0"),
+        ({"beam": 101}, "`beam` must be 1 to 100. Received: 101; correct it$"),
+        ({"beam": "wide"}, "`beam` must be 1 to 100. Received: 'wide'; correct it$"),
         ({"locations": "best"}, "`locations` must be expected, likel"),
-        ({"seed": -1}, "`seed` at least 0"),
+        ({"method": "dance"}, "`method` must be beam or sample. Received: 'dance'"),
+        ({"temperature": 0}, "`temperature` must be a number above 0. Received: 0;"),
+        ({"seed": -1}, "`seed` must be a whole number from 0 to .* Received: -1;"),
         ({"seed": 3}, "`seed` has no effect with"),
         ({"seed": 3, "locations": "likeliest"}, "`seed` has no effect with"),
     ],
@@ -329,9 +331,9 @@ def test_models_are_found_by_file_folder_and_name(pipeline, tmp_path, monkeypatc
 
 
 def test_unusable_photos_and_models_are_refused_in_one_line(pipeline, tmp_path):
-    with pytest.raises(CaptionError, match="no such photo"):
+    with pytest.raises(PhotoError, match="no such photo"):
         pipeline.caption(tmp_path / "absent.jpg")
-    with pytest.raises(CaptionError, match="`photo` must be a file. Received: the fol"):
+    with pytest.raises(PhotoError, match="`photo` must be a file. Received: the fol"):
         pipeline.caption(tmp_path)
     with pytest.raises(ModelFileError, match="no such model"):
         sat.load("absent", runs=tmp_path)
@@ -380,7 +382,7 @@ def test_a_list_gives_a_list_and_a_bad_photo_loses_no_other(pipeline, photo, fol
         assert reason in one.reason
         assert "\n" not in one.reason
     assert pipeline.caption([]) == []
-    with pytest.raises(CaptionError, match="must be a path, bytes"):
+    with pytest.raises(PhotoError, match="must be a path, bytes"):
         pipeline.caption(None)
 
 
@@ -396,13 +398,13 @@ def test_open_files_buffers_and_numbers_from_0_to_1_are_photos(pipeline, folder)
             caption = pipeline.caption(form)
             np.testing.assert_array_equal(caption.square, expected)
         assert pipeline.caption(file).path == path
-    with pytest.raises(CaptionError, match="cannot be read: .*closed"):
+    with pytest.raises(PhotoError, match="cannot be read: .*closed"):
         pipeline.caption(file)
     with path.open(encoding="latin-1") as text:
-        with pytest.raises(CaptionError, match='open it with the mode "rb"'):
+        with pytest.raises(PhotoError, match='open it with the mode "rb"'):
             pipeline.caption(text)
     for numbers in (levels.astype(float), levels / 255 - 0.5, levels * np.nan):
-        with pytest.raises(CaptionError, match="must be from 0 to 1. Received"):
+        with pytest.raises(PhotoError, match="must be from 0 to 1. Received"):
             pipeline.caption(numbers)
 
 
@@ -422,7 +424,7 @@ def test_an_iterable_gives_the_captions_of_a_list(pipeline, folder):
 )
 def test_a_url_is_named_as_one(pipeline, url):
     for photo in (url, Path(url)):
-        with pytest.raises(CaptionError, match="a URL, and nothing is fetched"):
+        with pytest.raises(PhotoError, match="a URL, and nothing is fetched"):
             pipeline.caption(photo)
 
 

@@ -209,6 +209,11 @@ def test_options_that_contradict_tags_are_one_line(tagged, photo, options, text)
         tagged.caption(photo, **options)
 
 
+def test_a_single_caption_below_the_minimum_is_no_fault_of_the_photo(tagged, photo):
+    with refused(CaptionError, "left out, its confidence"):
+        tagged.caption(photo, min_confidence=1)
+
+
 def test_a_model_without_a_calibration_of_tags_names_the_remedy(photo):
     with refused(CaptionError, "run `show-attend-tell calibrate"):
         tiny_pipeline().caption(photo, tags=True)
