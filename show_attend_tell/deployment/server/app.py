@@ -13,7 +13,6 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response
 from fastapi.routing import APIRoute
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from show_attend_tell import __version__
 from show_attend_tell.deployment.server import uploads
@@ -29,7 +28,7 @@ from show_attend_tell.deployment.server.request_queue import RequestQueue
 from show_attend_tell.deployment.server.review import add_review
 from show_attend_tell.inference.pipeline import CaptioningPipeline
 from show_attend_tell.inference.result import CONFIDENCE_WORDS
-from show_attend_tell.runtime.errors import ShowAttendTellError, one_line
+from show_attend_tell.runtime.errors import ShowAttendTellError, one_line, quote
 from show_attend_tell.runtime.plugins import Tab
 
 _STATIC = files(__package__) / "static"
@@ -73,8 +72,9 @@ def create_app(
         pipelines: models by the name that the page shows; the first is the default.
         examples: (title, bytes of a JPEG, note) of each picture that the page offers.
         queue_limit: requests that may run or wait together; others are refused.
-        hosts: accepted values of the header Host. Others are refused, so that a page
-            of another site cannot reach the server through another name.
+        hosts: accepted values of the header Host, without a port; ``*`` accepts all.
+            Others are refused, so that a page of another site cannot reach the server
+            through another name.
         tabs: further tabs of the page, with their services. Where packages of a tab are
             missing, page and services name them.
     """
@@ -88,10 +88,12 @@ def create_app(
         responses=_REFUSALS,
         dependencies=[Depends(require_known_fields)],
     )
-    app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))
     in_base64 = uploads.MEGABYTES * 4_000_000 // 3  # bytes of the largest photo
     app.add_middleware(
-        Guard, max_bytes=in_base64 + _FORM_BYTES, message=uploads.size_message()
+        Guard,
+        hosts=hosts,
+        max_bytes=in_base64 + _FORM_BYTES,
+        message=uploads.size_message(),
     )
     _add_error_handlers(app)
     pages = _add_tabs(app, tabs, queue)
@@ -214,4 +216,15 @@ def _add_error_handlers(app: FastAPI) -> None:
     ) -> JSONResponse:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"][1:]) or "body"
-        return refusal(request, 422, f"`{name}`: {first['msg']}")
+        is_missing = first["type"] == "missing"
+        if name == "photo":  # of every service that takes a file
+            received = "nothing" if is_missing else "text"
+            message = (
+                f"`photo` must be a file of a form. Received: {received}; send it as "
+                "-F photo=@FILE of curl does"
+            )
+        elif is_missing:
+            message = f"`{name}` is missing; add it"
+        else:
+            message = f"`{name}`: {first['msg']}. Received: {quote(first['input'])}"
+        return refusal(request, 422, message)

@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -23,6 +24,7 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
 }
+_PORT = re.compile(r":\d+\Z", re.ASCII)  # at the end of a header Host
 BODY_SECONDS = 60  # seconds for the whole body of a request
 SILENT_SECONDS = 10  # seconds between two parts of a body
 MAX_HELD = 200_000_000  # bytes of bodies in memory, of all requests together
@@ -126,17 +128,21 @@ class Guard:
     """Middleware that refuses requests before they are handled, and adds headers.
 
     It refuses large and late bodies, bodies that together would fill the memory, and
-    requests from the pages of other servers: otherwise a page of another site could
-    send its visitors' requests to this server.
+    requests to other hosts or from the pages of other servers: otherwise a page of
+    another site could send its visitors' requests to this server.
 
     Args:
         app: the application.
+        hosts: accepted values of the header Host, without a port; ``*`` accepts all.
         max_bytes: bytes of the largest body.
         message: error message for a larger body.
     """
 
-    def __init__(self, app: ASGIApp, max_bytes: int, message: str):
+    def __init__(
+        self, app: ASGIApp, hosts: Sequence[str], max_bytes: int, message: str
+    ):
         self.app = app
+        self.hosts = hosts
         self.max_bytes = max_bytes
         self.message = message
         self._held = 0  # bytes of the bodies of all requests
@@ -149,11 +155,18 @@ class Guard:
         receive = _TimedBody(receive)
         headers = Headers(scope=scope)
         length = headers.get("content-length", "0")
-        server = f"{scope['scheme']}://{headers.get('host', '')}".lower()
+        host = headers.get("host", "")
+        server = f"{scope['scheme']}://{host}".lower()
         # Browsers add Origin to the requests of a page; other programs do not.
         origins = headers.getlist("origin")
         origin = next((o for o in origins if o.lower() != server), None)
-        if origin is not None:
+        if not self._is_own(host):
+            message = (
+                f"`Host` must be one of {', '.join(self.hosts)}. "
+                f"Received: {quote(host, 100)}; call the server by one of these names"
+            )
+            await _refuse_unread(400, message, scope, receive, send)
+        elif origin is not None:
             message = (
                 "`Origin` must be absent or this server. "
                 f"Received: {origin[:100]!r}; use this server's own page"
@@ -163,6 +176,10 @@ class Guard:
             await _refuse_unread(413, self.message, scope, receive, send)
         else:
             await self._run(scope, receive, send)
+
+    def _is_own(self, host: str) -> bool:
+        """Return whether a header Host names this server, with a port or without."""
+        return "*" in self.hosts or _PORT.sub("", host.lower()) in self.hosts
 
     async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the application; a server that stops ends it with status 503."""

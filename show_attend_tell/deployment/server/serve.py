@@ -2,9 +2,11 @@
 
 import asyncio
 import contextvars
+import errno
 import functools
 import json
 import logging
+import os
 import re
 import socket
 
@@ -13,7 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from show_attend_tell.deployment.server.middleware import BODY_SECONDS
-from show_attend_tell.runtime.errors import SetupError
+from show_attend_tell.runtime.errors import SetupError, one_line, quote
 
 MAX_CONNECTIONS = 256  # served at a time; as many more get status 503
 MAX_PIPELINED = 16  # requests of one connection that wait for their responses
@@ -27,6 +29,7 @@ MAX_HEAD = 65_536  # bytes of a request's head, or between two parts of its body
 # Offers of another protocol, by Java and `curl --http2`, are ignored, because httptools
 # drops the body of such a request.
 _OFFER = re.compile(rb"\r\nupgrade:", re.IGNORECASE)
+_OF_PORT = (errno.EADDRINUSE, errno.EACCES)  # what may be wrong with a port
 _CROWDED = "too many connections; send the request again later"
 _LARGE = f"the head of a request must have at most {MAX_HEAD} bytes; make it smaller"
 
@@ -41,10 +44,16 @@ def take_port(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family, backlog=256)
     # A host that is no name, such as one of 64 letters: UnicodeError, or TypeError.
-    except (OSError, OverflowError, TypeError, UnicodeError) as error:
+    except (OSError, TypeError, UnicodeError) as error:
+        number = error.errno if isinstance(error, OSError) else None
+        if number in _OF_PORT:
+            raise SetupError(
+                f"`port` must be free on {host}. Received: {port} "
+                f"({os.strerror(number)}); choose another with --port"
+            ) from None
         raise SetupError(
-            f"`port` must be free on {host}. Received: {port} ({error}); choose "
-            "another with --port"
+            f"`host` must be an address of this machine. Received: {quote(host)} "
+            f"({one_line(error)}); choose another with --host"
         ) from None
 
 

@@ -1,6 +1,8 @@
 """The service over HTTP: captions, refusals, many clients together."""
 
+import errno
 import json
+import os
 
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ import requests
 import tiny_transformer
 from fastapi import APIRouter
 from PIL import Image
+from refusals import refused
 from served import post as ask
 from served import serving
 from tiny_pipeline import photo_bytes, with_decoding
@@ -226,19 +229,56 @@ def test_examples_are_photos_that_get_captions(address):
     assert requests.get(f"{address}/examples/1", timeout=60).status_code == 404
 
 
-def test_requests_for_other_host_names_are_refused(address):
-    response = requests.get(address, headers={"Host": "evil.example"}, timeout=60)
+@pytest.mark.parametrize(
+    "host", ["evil.example", "localhost.evil.example", "localhost:80:80", "[::1]:x"]
+)
+def test_requests_for_other_host_names_are_refused_as_json(address, host):
+    response = requests.get(address, headers={"Host": host}, timeout=60)
     assert response.status_code == 400
+    assert response.json() == {
+        "error": "`Host` must be one of 127.0.0.1, localhost, [::1]. "
+        f"Received: {host!r}; call the server by one of these names"
+    }
+
+
+@pytest.mark.parametrize("host", ["LOCALHOST", "127.0.0.1:8000", "[::1]", "[::1]:80"])
+def test_requests_for_this_machine_are_answered_with_any_port(address, host):
+    response = requests.get(f"{address}/about", headers={"Host": host}, timeout=60)
+    assert response.status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("form", "received"), [({"photo": "hello"}, "text"), ({"beam": 3}, "nothing")]
+)
+def test_a_photo_that_is_no_file_is_refused_with_the_remedy(address, form, received):
+    response = requests.post(f"{address}/caption", data=form, timeout=60)
+    assert response.status_code == 422
+    assert response.json() == {
+        "error": f"`photo` must be a file of a form. Received: {received}; send it as "
+        "-F photo=@FILE of curl does"
+    }
+
+
+def test_a_value_of_another_type_is_named(address):
+    response = ask(address, beam="wide")
+    assert response.status_code == 422
+    error = response.json()["error"]
+    assert error.startswith("`beam`: Input should be a valid integer")
+    assert error.endswith("Received: 'wide'")
 
 
 def test_a_port_in_use_and_a_host_that_is_no_name_are_refused_in_one_line():
     with take_port("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]
-        for host in ("127.0.0.1", "a" * 64):
-            with pytest.raises(
-                SetupError, match=f"on {host}. Received: {port} .*--port"
-            ):
-                take_port(host, port)
+        with refused(SetupError) as caught:
+            take_port("127.0.0.1", port)
+        assert str(caught.value) == (
+            f"`port` must be free on 127.0.0.1. Received: {port} "
+            f"({os.strerror(errno.EADDRINUSE)}); choose another with --port"
+        )
+        host = "a" * 64
+        with refused(SetupError, f"`host` must be .* Received: '{host}' .*--host"):
+            take_port(host, port)
 
 
 def test_the_field_region_gives_the_caption_of_the_region(address, pipeline, tmp_path):

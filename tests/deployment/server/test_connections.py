@@ -136,7 +136,7 @@ LARGE = 2**24  # bytes, more than the buffers of a connection hold
 def small_app():
     """Return an application that reads bodies, and has a large response."""
     found = FastAPI()
-    found.add_middleware(middleware.Guard, max_bytes=LARGE, message="large")
+    found.add_middleware(middleware.Guard, hosts="*", max_bytes=LARGE, message="large")
 
     @found.post("/count")
     async def count(request: Request):
@@ -322,7 +322,7 @@ from show_attend_tell.deployment.server.request_queue import RequestQueue
 from show_attend_tell.deployment.server.serve import server_of, take_port
 
 app, queue = FastAPI(), RequestQueue(4)
-app.add_middleware(Guard, max_bytes=10, message="large")
+app.add_middleware(Guard, hosts="*", max_bytes=10, message="large")
 
 @app.get("/")
 async def slow():
