@@ -61,14 +61,14 @@ def json_form(field: str, schema: object = None) -> JsonForm:
         return JsonForm({"labels": _list_of(_PHOTOPRISM)})
     if not isinstance(schema, dict) or not isinstance(schema.get("properties"), dict):
         raise _refused(field, quote(schema, 60))
-    required = schema.get("required")
     values: dict[str, _ToJson] = {}
     for name, described in schema["properties"].items():
         found = _value_of(name, _resolved(described, schema), schema)
         if found is not None:
             values[name] = found
-        elif isinstance(required, list) and name in required:
-            raise _refused(field, quote(name, 60))
+    absent = _absent(schema, tuple(values))
+    if absent:
+        raise _refused(field, quote(absent[0], 60))
     if not values:
         raise _refused(field, "none of them")
     return JsonForm(values)
@@ -104,11 +104,17 @@ def _value_of(
     if not isinstance(properties, dict):
         return None
     known = tuple(key for key in properties if key in _NAMES | _NUMBERS)
-    required = items.get("required")
-    unknown = set(required if isinstance(required, list) else ()) - set(known)
-    if unknown or not _NAMES & set(known):
+    if _absent(items, known) or not _NAMES & set(known):
         return None
     return _list_of(known)
+
+
+def _absent(schema: Mapping[str, Any], names: tuple[str, ...]) -> list[object]:
+    """Return what a schema of an object requires beside these names."""
+    required = schema.get("required")
+    if not isinstance(required, list):
+        return []
+    return [name for name in required if name not in names]
 
 
 def _list_of(keys: tuple[str, ...]) -> _ToJson:

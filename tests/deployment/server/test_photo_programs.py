@@ -296,6 +296,13 @@ OTHER_FORMS = [
         },
         "Received: 'labels'",
     ),
+    (
+        {
+            "properties": {"labels": {"type": "array", "items": {"type": "string"}}},
+            "required": ["labels", "mood"],
+        },
+        "Received: 'mood'",
+    ),
     ("yaml", "Received: 'yaml'"),
     ([1], "`format` must ask for text"),
 ]
@@ -316,6 +323,15 @@ def test_other_json_is_refused_in_one_line(tagged, form, text):
         {"properties": {"labels": {"type": "array", "items": {"$ref": "#/$defs/x"}}}},
         {"properties": {"labels": {"$ref": "#/$defs/labels"}}, "$defs": 5},
         {"properties": {"labels": {"$ref": 5}}, "required": 5},
+        {"properties": {"labels": {"type": "array"}}, "required": [["labels"], {}]},
+        {
+            "properties": {
+                "labels": {
+                    "type": "array",
+                    "items": {"properties": {"name": {}}, "required": [[]]},
+                }
+            }
+        },
         {"properties": {"labels": {"type": [], "items": 5}}, "required": {}},
     ],
 )
