@@ -73,3 +73,12 @@ def test_the_block_of_the_transformer_page_changes_nothing_but_the_head(
         assert names
         for name in names:
             assert (arrays_after[name] == arrays_before[name]).all()
+
+
+def test_the_block_about_the_file_of_a_model_reads_the_default_model(
+    tmp_path, monkeypatch, capsys
+):
+    shutil.copyfile(SHIPPED, tmp_path / "model.safetensors")
+    monkeypatch.chdir(tmp_path)
+    exec(blocks("docs/exports.md")[-1], {})
+    assert capsys.readouterr().out.startswith("Captioner {")
