@@ -209,6 +209,8 @@ def upright_rgb(image: Image.Image) -> Image.Image:
         image.load()  # before EXIF is read: errors of the pixels are not ignored
     with contextlib.suppress(*UNREADABLE), pillow_faults():
         image = ImageOps.exif_transpose(image)
+    if 0 in image.size:
+        raise ValueError("it has no pixels")
     return _to_rgb(image)
 
 

@@ -9,7 +9,7 @@ import os
 import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO, NamedTuple, TypeAlias, TypeGuard
+from typing import IO, Any, NamedTuple, TypeAlias, TypeGuard
 
 import numpy as np
 from PIL import Image
@@ -197,7 +197,7 @@ def to_input(photo: Photo, name: str = "photo") -> Path | NamedPhoto | Failure:
     """
     if isinstance(photo, str | os.PathLike):
         path = Path(photo)
-        if path.is_dir():
+        if os.path.isdir(path):  # False for a name that is too long
             return Failure(
                 path,
                 f"`photo` must be a file. Received: the folder {path}; name one of its "
@@ -238,7 +238,7 @@ def _read_file(file: IO[bytes], name: str) -> NamedPhoto | Failure:
     return NamedPhoto(path, content)
 
 
-def is_several(photos: Photo | Iterable[Photo]) -> TypeGuard[Iterable[Photo]]:
+def is_several(photos: object) -> TypeGuard[Iterable[Any]]:
     """Return whether a value is an iterable of photos, such as a list or generator."""
     if isinstance(photos, str | bytes | bytearray | memoryview | os.PathLike):
         return False

@@ -223,13 +223,14 @@ class CaptioningPipeline:
             CaptionError: a setting is invalid, see :meth:`decoding` and
                 :func:`data.region.region_in_view`, a list has a region, or a single
                 caption's confidence is too low.
+            ConfigError: `locations` is not ``expected``, and the model averages them.
         """
         request = request_of(options)
         if is_several(photo):
             photos = [to_input(item, f"photo-{k + 1}") for k, item in enumerate(photo)]
             if request.region is not None:
                 raise CaptionError(
-                    f"`region` needs one photo. Received: {len(photos)} photos; "
+                    f"`region` needs one photo. Received: a list of {len(photos)}; "
                     "caption each with its own region"
                 )
             captions = list(self.caption_inputs(photos, request))
@@ -243,14 +244,14 @@ class CaptioningPipeline:
 
     def caption_photos(
         self,
-        paths: Iterable[Photo | Failure],
+        paths: Photo | Iterable[Photo | Failure],
         request: CaptionRequest | None = None,
     ) -> Iterator[Caption | Failure]:
         """Generate the captions of photos, in batches.
 
         Args:
             paths: photos of any kind that :meth:`caption` takes, and folders to search
-                recursively; a Failure is passed through.
+                recursively, or one of them; a Failure is passed through.
             request: the user's choices; by default the model's own.
 
         Yields:
@@ -262,7 +263,9 @@ class CaptioningPipeline:
             CaptionError: see :meth:`decoding` and :meth:`require_calibration`.
         """
         photos: list[Path | NamedPhoto | Failure] = []
-        for number, photo in enumerate(paths, start=1):
+        # The letters of a path would be paths too, and "/" is the whole file system.
+        several = paths if is_several(paths) else [cast("Photo", paths)]
+        for number, photo in enumerate(several, start=1):
             if isinstance(photo, str | os.PathLike | Failure):
                 photos += find_photos([photo])
             else:

@@ -386,6 +386,26 @@ def test_a_list_gives_a_list_and_a_bad_photo_loses_no_other(pipeline, photo, fol
         pipeline.caption(None)
 
 
+def test_one_path_is_one_photo_or_one_folder(pipeline, photo, folder, results):
+    for form in (str(photo), photo, photo.read_bytes()):
+        (found,) = pipeline.caption_photos(form)
+        assert found.text == pipeline.caption(photo).text
+    again = [one.path for one in pipeline.caption_photos(str(folder))]
+    assert again == [one.path for one in results]
+
+
+def test_a_name_that_is_too_long_loses_no_other_photo(pipeline, photo):
+    found = pipeline.caption([photo, "a" * 300 + ".jpg"])
+    assert [type(one) for one in found] == [Caption, Failure]
+    assert "\n" not in found[1].reason
+
+
+def test_a_picture_without_pixels_is_refused_in_one_line(pipeline):
+    for size in ((0, 0), (0, 5), (5, 0)):
+        with refused(PhotoError, "cannot be read as a photo: it has no pixels"):
+            pipeline.caption(Image.new("RGB", size))
+
+
 def test_open_files_buffers_and_numbers_from_0_to_1_are_photos(pipeline, folder):
     path = folder / "a.png"
     expected = pipeline.caption(path).square
