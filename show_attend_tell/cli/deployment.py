@@ -16,13 +16,14 @@ from show_attend_tell.runtime import plugins
 from show_attend_tell.runtime.keras_startup import chosen_backend, start_keras
 
 _SHIPPED = ("Transformer", "LSTM")  # the choices on the page, of pretrained.PACKAGED
-_LOCAL = ("127.0.0.1", "localhost", "::1")
+# Addresses of this machine, and their values of the header Host.
+_LOCAL = {"127.0.0.1": "127.0.0.1", "localhost": "localhost", "::1": "[::1]"}
 
 
 @click.command(cls=Verb, interrupted="the server has stopped")
 @click.argument("models", nargs=-1, type=PATH, metavar="[MODEL]...")
 @encoder_weights_option
-@click.option("--host", default=_LOCAL[0], help="Address to serve.")
+@click.option("--host", default="127.0.0.1", help="Address to serve.")
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
@@ -52,7 +53,7 @@ def demo(models, encoder_weights, host, port, queue) -> None:
     else:
         named = dict(zip(_SHIPPED, map(shipped_model, PACKAGED), strict=True))
     with take_port(host, port) as taken:
-        hosts = [*_LOCAL, "[::1]"] if host in _LOCAL else ["*"]
+        hosts = [*_LOCAL.values()] if host in _LOCAL else ["*"]
         app = _load(named, encoder_weights, queue, hosts)
         shown = f"[{host}]" if ":" in host else host
         click.echo(f"http://{shown}:{taken.getsockname()[1]} - stop with Ctrl-C")
