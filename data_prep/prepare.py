@@ -1,9 +1,9 @@
 """Prepare the data set of an experiment in one folder.
 
 A further source is a function ``read_<name>(data)``, such as
-:func:`data_prep.sources.published.read_flickr8k`, in :data:`SOURCES` and
-``DataSettings.source``; the recipe "Add a data set" in ``CONTRIBUTING.md`` has the
-steps. JSON like Karpathy's needs none of it.
+:func:`data_prep.sources.published.read_flickr8k`, in :data:`SOURCES`,
+``DataSettings.source`` and ``CORE_NAMES`` of :mod:`runtime.plugins`; the recipe "Add a
+data set" in ``CONTRIBUTING.md`` has the steps. JSON like Karpathy's needs none of it.
 
 The data of plug-ins are prepared by functions of their own, which also take a
 :class:`Preparation`; see :mod:`runtime.plugins`.
