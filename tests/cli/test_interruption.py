@@ -106,7 +106,7 @@ def test_the_remedy_of_an_interruption_is_that_of_the_verb(run, monkeypatch, ver
     needed["export"] += ["--format", "litert", "--out", "a.tflite"]
     needed |= {"download": ["coco", "--data", "coco"], "compare": ["run"]}
     code, _, err = run(verb, *needed.get(verb, []))
-    assert code == 130
+    assert code == 130, err
     assert err.count("interrupted; ") == 1
     assert ("--resume" in err) == (verb == "train")
     continued = {"train", "prepare", "features", "download", "demo"}
