@@ -109,6 +109,16 @@ def test_the_paths_of_the_readme_and_the_tests_that_security_names_exist():
     assert [path for path in paths if is_broken(path)] == []
 
 
+def test_the_map_of_contributing_has_every_room():
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    _, _, table = text.partition("| room of `show_attend_tell/` |")
+    named = set(
+        re.findall(r"^\| `(\w+)/` \|", table.partition("\n\n")[0], re.MULTILINE)
+    )
+    rooms = {path.parent for path in ROOT.glob("show_attend_tell/*/__init__.py")}
+    assert named == {room.name for room in rooms} | {"siblings"}
+
+
 @pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
 def test_headers_of_experiments_have_command_time_and_score(path):
     header = path.read_text(encoding="utf-8").partition("\n[")[0]
