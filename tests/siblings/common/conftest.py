@@ -3,6 +3,7 @@
 import made_up_digits
 import pytest
 import tiny_reader
+from eager import DIGITS, WORDS, compute_eagerly
 from page_fixtures import browser, captioned, page  # noqa: F401
 from served import serving
 from tiny_tabs import tiny_tabs
@@ -17,16 +18,8 @@ def work(tmp_path_factory):
 
 @pytest.fixture
 def eager_models(monkeypatch):
-    """Let trained models of digits and words compute without compiling, to save time.
-
-    Tests of compiled ones are in ``ram/test_model.py``, ``draw/test_bound.py`` and
-    ``words/test_generation.py``.
-    """
-    for module in ("words.generation", "digits.draw.bound", "digits.ram.prediction"):
-        monkeypatch.setattr(
-            f"show_attend_tell.siblings.{module}.compiled",
-            lambda function, *_, **__: function,
-        )
+    """Let trained models of digits and words compute without compiling."""
+    compute_eagerly(monkeypatch, DIGITS + WORDS)
 
 
 @pytest.fixture(scope="session")
