@@ -400,10 +400,8 @@ def test_a_folder_in_place_of_the_file_is_refused_before_any_work(
     out = tmp_path / f"captions.{ending}"
     out.mkdir()
     code, _, err = run(folder, "--out", out)
-    assert code == 1
-    assert err == (
-        f"error: `out` must be a file. Received: a folder, {out}; choose another name\n"
-    )
+    assert code == 2
+    assert "`out` must be a file. Received: a folder" in err
     assert sorted(path.name for path in tmp_path.iterdir()) == [out.name, "photos"]
 
 
