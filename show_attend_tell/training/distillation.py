@@ -84,7 +84,9 @@ def make_distillation(
     for teacher in teachers:
         compile_parts(teacher, experiment.training)
     loss_of = loss_of_batch(model, teachers, experiment.distillation)
-    return Likelihood(experiment, model, data, views, loss_of=loss_of)
+    return Likelihood(
+        experiment, model, data, views, loss_of=loss_of, teachers=teachers
+    )
 
 
 def _without_dropout(teacher: Captioner) -> Captioner:

@@ -1,6 +1,6 @@
 """Train by the likelihood of given captions: the paper's L_d, Eq. (14), or L_s."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from show_attend_tell.config.settings import Experiment
 from show_attend_tell.data.dataset import (
@@ -33,6 +33,7 @@ class Likelihood:
         views: their features.
         workers: the workers, each of which reads and computes its share of a batch.
         loss_of: see :func:`training.step.captioner_step`.
+        teachers: see :func:`training.step.captioner_step`.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class Likelihood:
         views: FeatureViews,
         workers: Workers = ALONE,
         loss_of: Callable | None = None,
+        teachers: Sequence[Captioner] = (),
     ):
         settings = experiment.training
         captions = encode_captions(
@@ -65,6 +67,7 @@ class Likelihood:
         require_divisible(settings.batch_size, "training.batch_size")
         self._settings = settings
         self._loss_of = loss_of
+        self._teachers = teachers
         self._step: Callable | None = None  # made when the model is compiled
         self._lengths: set[int] = set()  # of the captions so far
 
@@ -86,6 +89,8 @@ class Likelihood:
     def _update(self, x: dict, targets) -> dict:
         """Apply an update; return values to log."""
         if self._step is None:
-            self._step = captioner_step(self.model, self._settings, self._loss_of)
+            self._step = captioner_step(
+                self.model, self._settings, self._loss_of, self._teachers
+            )
         self._lengths.add(targets.shape[1])
         return self._step(x, targets)

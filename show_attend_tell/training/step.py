@@ -5,7 +5,7 @@ function of a batch of tensors that applies one update of the model and returns 
 values to log, among them ``loss``.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import keras
@@ -30,6 +30,7 @@ def captioner_step(
     model: Captioner,
     settings: TrainingSettings,
     loss_of: Callable | None = None,
+    teachers: Sequence[Captioner] = (),
 ) -> Callable:
     """Return the compiled training step of a captioner.
 
@@ -41,8 +42,9 @@ def captioner_step(
         settings: the settings of training.
         loss_of: function of a batch that returns the loss, the likelihood by
             default.
+        teachers: further models whose weights the loss reads.
     """
-    return _backend().captioner_step(model, settings, loss_of)
+    return _backend().captioner_step(model, settings, loss_of, teachers)
 
 
 def model_step(

@@ -34,6 +34,7 @@ def captioner_step(
     model: Captioner,
     settings: TrainingSettings,
     loss_of: Callable | None = None,
+    teachers: Sequence[Captioner] = (),
 ) -> Callable:
     """Return the step, which is compiled for each length of captions.
 
@@ -46,7 +47,7 @@ def captioner_step(
         loss = loss_of(*batch)
         return {**model.get_metrics_result(), "loss": loss}
 
-    return _Step(model, values_of)
+    return _Step(model, values_of, teachers)
 
 
 def model_step(
@@ -70,7 +71,7 @@ class _State(NamedTuple):
     """The values of all variables of a training, or the variables themselves."""
 
     weights: list[Any]  # that the gradient is of
-    others: list[Any]  # of the model: metrics, the state of dropout, a baseline
+    others: list[Any]  # metrics, the state of dropout, a baseline, teachers' weights
     optimizer: list[Any]
 
 
@@ -80,12 +81,22 @@ class _Step:
     Args:
         model: the model, compiled with a built optimiser.
         values_of: see :func:`training.step.model_step`.
+        read: further models whose variables the loss reads. XLA would compile the
+            values of variables that are not arguments into the program.
     """
 
-    def __init__(self, model: keras.Model, values_of: Callable[..., dict]):
+    def __init__(
+        self,
+        model: keras.Model,
+        values_of: Callable[..., dict],
+        read: Sequence[keras.Model] = (),
+    ):
+        others = [*model.non_trainable_variables, *model.metrics_variables]
+        for further in read:
+            others += further.variables
         variables = _State(
             weights=list(model.trainable_variables),
-            others=[*model.non_trainable_variables, *model.metrics_variables],
+            others=others,
             optimizer=list(model.optimizer.variables),
         )
         self._variables = variables

@@ -1,7 +1,7 @@
 """Compile the training step on TensorFlow: graphs, with parts compiled by XLA."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -22,12 +22,14 @@ def captioner_step(
     model: Captioner,
     settings: TrainingSettings,
     loss_of: Callable | None = None,
+    teachers: Sequence[Captioner] = (),
 ) -> Callable:
     """Return a function that has a graph for each length of captions.
 
     Keras' own train function would be traced once for all lengths, with an unknown
     length, which XLA must know. See :func:`training.step.captioner_step`.
     """
+    del teachers  # a graph reads their variables without being told
     graphs: dict[tuple, Callable] = {}
 
     def step(*batch):

@@ -16,7 +16,9 @@ from refusals import refused
 from tiny_run import experiment
 from tiny_training import go, read_checkpoint
 
+from show_attend_tell.config.settings import DistillationSettings
 from show_attend_tell.runtime.errors import TrainingError
+from show_attend_tell.training.distillation import loss_of_batch
 from show_attend_tell.training.maximum_likelihood import Likelihood
 from show_attend_tell.training.optimizer import make_optimizer
 
@@ -168,6 +170,24 @@ def test_variables_that_share_an_array_are_trained_on(rng):
     step(*batch(rng))
     assert not np.array_equal(first, second)  # they have other gradients
     assert value.is_deleted()  # the old state
+
+
+def test_the_weights_of_teachers_are_arguments_of_the_program(rng):
+    """Values that are compiled in would be those of the first update for ever."""
+    settings = experiment(training={"batch_size": 8}).training
+    model = tiny.build(np.random.default_rng(1))
+    model.compile(optimizer=make_optimizer(settings, 10))
+    model.optimizer.build(model.trainable_variables)
+    teacher = tiny.build(np.random.default_rng(2))
+    loss_of = loss_of_batch(model, [teacher], DistillationSettings(("a",)))
+    step = step_jax.captioner_step(model, settings, loss_of, [teacher])
+    one = batch(rng)
+    step(*one)
+    weights = [np.asarray(weight) for weight in teacher.weights]
+    assert all(map(np.isfinite, map(np.sum, weights)))  # present after the update
+    for weight in teacher.weights:
+        weight.assign(np.full(weight.shape, np.nan))
+    assert np.isnan(step(*one)["loss"])
 
 
 def test_an_interrupt_in_an_update_waits_for_its_end():
