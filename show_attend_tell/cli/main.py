@@ -21,7 +21,7 @@ from show_attend_tell.cli.convert import convert
 from show_attend_tell.cli.deployment import demo, export
 from show_attend_tell.cli.doctor import doctor
 from show_attend_tell.cli.evaluate import compare, evaluate
-from show_attend_tell.cli.options import START_OVER, Verb
+from show_attend_tell.cli.options import START_OVER, Verb, in_one_line
 from show_attend_tell.cli.preparation import download, features, prepare
 from show_attend_tell.cli.train import average, calibrate, fit_reranker, train
 from show_attend_tell.runtime import plugins
@@ -170,5 +170,5 @@ def _run(arguments: Sequence[str] | None, terminated: threading.Event) -> None:
         message = " ".join(str(error).split()) or type(error).__name__
         if isinstance(error, OSError) and error.strerror and error.filename:
             message = f"{error.filename}: {error.strerror}"
-        click.echo(f"error: {message}", err=True)
+        click.echo(in_one_line(f"error: {message}"), err=True)
         sys.exit(1)

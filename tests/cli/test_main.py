@@ -356,3 +356,10 @@ def test_doctor_prints_a_line_for_each_finding_and_fails_on_problems(run, monkey
     assert run("doctor") == (0, out, "")
     findings.append(("problem", "there"))
     assert run("doctor")[0] == 1
+
+
+def test_an_error_names_a_file_without_its_control_codes(run):
+    code, out, err = run("compare", "a\x1b[2Jb")
+    assert (code, out) == (1, "")
+    assert "a\\x1b[2Jb: no such run" in err
+    assert "\x1b" not in err
