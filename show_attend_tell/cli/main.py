@@ -150,14 +150,6 @@ def _run(arguments: Sequence[str] | None, terminated: threading.Event) -> None:
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt) as error:
         _exit_interrupted(arguments, terminated.is_set(), error)
-    except (SystemError, RuntimeError) as error:  # C code raises them when interrupted
-        cause = error.__cause__ or error.__context__
-        is_cause = isinstance(cause, KeyboardInterrupt)
-        # All that is left of an interruption while pybind11 handles an error.
-        is_named = "KeyboardInterrupt" in str(error)
-        if not (terminated.is_set() or is_cause or is_named):
-            raise
-        _exit_interrupted(arguments, terminated.is_set(), cause)
     except BrokenPipeError:  # the reading program, such as head, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
@@ -172,3 +164,12 @@ def _run(arguments: Sequence[str] | None, terminated: threading.Event) -> None:
             message = f"{error.filename}: {error.strerror}"
         click.echo(in_one_line(f"error: {message}"), err=True)
         sys.exit(1)
+    except Exception as error:
+        # C code replaces an interruption by errors of any type: pybind11 by a
+        # RuntimeError, an extension that is being imported by an UnboundLocalError.
+        cause = error.__cause__ or error.__context__
+        is_cause = isinstance(cause, KeyboardInterrupt)
+        is_named = "KeyboardInterrupt" in str(error)
+        if not (terminated.is_set() or is_cause or is_named):
+            raise
+        _exit_interrupted(arguments, terminated.is_set(), cause)

@@ -145,7 +145,7 @@ def test_an_interruption_that_a_destructor_drops_is_raised_again(run, replace_pr
     assert err.strip() == "terminated; run the same command again to continue"
 
 
-@pytest.mark.parametrize("kind", [RuntimeError, SystemError])
+@pytest.mark.parametrize("kind", [RuntimeError, SystemError, UnboundLocalError])
 def test_an_interruption_that_c_code_turns_into_another_error_is_one(
     run, replace_prepare, prepare_raises, kind
 ):
