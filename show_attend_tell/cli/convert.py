@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from show_attend_tell.cli.options import Verb, runs_option
+from show_attend_tell.cli.options import Verb, in_one_line, runs_option
 
 _FORMS = "FILE|RUN|PRESET|FOLDER.shards"
 
@@ -37,7 +37,7 @@ def convert(sources, runs, network, overwrite) -> None:
             continue
         done = convert(source, runs, network, overwrite)
         size = done.target.stat().st_size / 1e6
-        old, new = (click.format_filename(path) for path in (done.source, done.target))
+        old, new = (in_one_line(path) for path in (done.source, done.target))
         click.echo(f"{old} -> {new}: {size:.1f} MB")
         for note in done.notes:
-            click.echo(click.format_filename(note), err=True)
+            click.echo(in_one_line(note), err=True)

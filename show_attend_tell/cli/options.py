@@ -49,6 +49,7 @@ class Verb(click.Command):
 
 
 _UNPRINTED = ("Cc", "Zl", "Zp")  # control codes, separators of lines and paragraphs
+_SURROGATE = "Cs"  # a byte of a path that is no text, or part of a forged text
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
@@ -253,12 +254,16 @@ def in_one_line(text: str | os.PathLike[str]) -> str:
 
     A terminal obeys those in the name of a file: a return hides what stands before it.
     """
-    return "".join(
-        repr(character)[1:-1]
-        if unicodedata.category(character) in _UNPRINTED
-        else character
-        for character in click.format_filename(text)
-    )
+    printed = []
+    for character in os.fsdecode(text):
+        category = unicodedata.category(character)
+        if category in _UNPRINTED:
+            printed.append(repr(character)[1:-1])
+        elif category == _SURROGATE:
+            printed.append("\N{REPLACEMENT CHARACTER}")
+        else:
+            printed.append(character)
+    return "".join(printed)
 
 
 def print_failures(failures: Iterable) -> bool:

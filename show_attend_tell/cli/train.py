@@ -17,6 +17,7 @@ from show_attend_tell.cli.options import (
     cluster_options,
     encoder_weights_option,
     experiment_options,
+    in_one_line,
     limit_option,
     load_settings,
     name_option,
@@ -324,7 +325,7 @@ def _pictures(folder: Path):
         try:
             yield load_photo(path)
         except PhotoError as error:
-            click.echo(click.format_filename(str(error)), err=True)
+            click.echo(in_one_line(str(error)), err=True)
 
 
 @click.command("fit-reranker", cls=Verb)
@@ -363,4 +364,4 @@ def fit_reranker(experiment, changes, work, out) -> None:
     reranker = fit(settings, work, out if class_of(out) == CAPTIONER else None)
     save_reranker(reranker, out)
     sizes = f"{len(reranker.landmarks)} photos, {len(reranker.basis)} n-grams"
-    click.echo(f"{click.format_filename(out)}: {sizes}")
+    click.echo(f"{in_one_line(out)}: {sizes}")

@@ -1,5 +1,6 @@
 """The console script: options, one-line errors and exit codes."""
 
+import os
 import sys
 import threading
 from pathlib import Path
@@ -13,6 +14,7 @@ from new_process import python
 from show_attend_tell import __version__
 from show_attend_tell.cli import doctor
 from show_attend_tell.cli import main as cli
+from show_attend_tell.cli.options import in_one_line
 from show_attend_tell.config import experiments
 from show_attend_tell.evaluation.comparison import Comparison, ComparisonRow
 from show_attend_tell.evaluation.report import EvaluationReport
@@ -363,3 +365,8 @@ def test_an_error_names_a_file_without_its_control_codes(run):
     assert (code, out) == (1, "")
     assert "a\\x1b[2Jb: no such run" in err
     assert "\x1b" not in err
+
+
+def test_a_line_of_the_screen_shows_what_is_no_text_by_a_sign():
+    assert in_one_line("a\ud800b\udcffé") == "a\ufffdb\ufffdé"
+    assert in_one_line(Path(os.fsdecode(b"\xff.jpg"))) == "\ufffd.jpg"
