@@ -41,8 +41,8 @@ def features(network: str, layer: str, weights: str, photos: str | None) -> dict
     from show_attend_tell.runtime.tensorflow_startup import start_tensorflow
 
     start_tensorflow()
-    from data_prep.extract import decode
     from data_prep.feature_part import Part
+    from data_prep.photo_features import decode
     from show_attend_tell.cluster.features import part_writer
     from show_attend_tell.config.settings import EncoderSettings
     from show_attend_tell.models.encoder.network import Encoder
@@ -128,6 +128,7 @@ def updates(precision: str) -> dict:
 def metadata() -> dict:
     """Read a manifest of 100,000 rows; join 200 parts, and open the file."""
     from benchmarks.feature_file import identity
+    from data_prep.feature_part import PartContent
     from data_prep.feature_writer import PART_ROWS, FeatureWriter
     from show_attend_tell.data.features import FeatureReader
     from show_attend_tell.data.manifest import Photo, read_manifest, write_manifest
@@ -148,7 +149,8 @@ def metadata() -> dict:
         path = Path(folder, "features.h5")
         with FeatureWriter(path, tiny, ids[:count]) as writer:
             for number in writer.missing:
-                writer.part(number).write(features, [""] * PART_ROWS)
+                content = PartContent(features, [""] * PART_ROWS)
+                writer.part(number).write(content)
             found["s of a part to join"] = _seconds(writer.finish) / _PARTS
         # One location of one value, so that nearly all bytes are not features.
         found["bytes of the file a photo, without its features"] = (

@@ -38,7 +38,7 @@ _ENVIRONMENT = {
     "TPU_SKIP_MDS_QUERY": "1",  # ask no server which TPU this machine has
     "ALLOW_MULTIPLE_LIBTPU_LOAD": "true",  # no chip is locked
 }
-_PHOTOS = 32  # encoded together, data_prep.extract.BATCH
+_PHOTOS = 32  # encoded together, data_prep.photo_features.BATCH
 _DIGITS = 1000  # more than any batch
 
 

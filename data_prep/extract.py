@@ -2,13 +2,11 @@
 
 import contextlib
 import dataclasses
-import functools
 import itertools
 import logging
 import os
 import time
-import zlib
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -16,14 +14,15 @@ from typing import NamedTuple
 import numpy as np
 
 from data_prep.disk import format_bytes, free_bytes
+from data_prep.feature_part import Part, PartContent
 from data_prep.feature_writer import FeatureWriter
+from data_prep.photo_features import decoded_photos, encode_photos
+from data_prep.photo_files import changed_photos, has_changed
 from show_attend_tell.config.experiments import whole_folder
 from show_attend_tell.config.settings import Experiment
 from show_attend_tell.data import manifest
 from show_attend_tell.data.features import (
-    UNKNOWN_FILE,
     FeatureReader,
-    PhotoFile,
     feature_path,
     require_no_shards,
 )
@@ -35,9 +34,6 @@ from show_attend_tell.runtime.errors import DataError, PhotoError, plural
 from show_attend_tell.runtime.machine import usable_cores
 from show_attend_tell.runtime.read_ahead import read_ahead
 
-BATCH = 32  # photos per step; another size may change the last bits of the features
-_AHEAD = 4 * BATCH  # photos decoded ahead of the network
-_LARGEST = float(np.finfo(np.float16).max)
 _FLOAT16 = 2  # bytes of a value
 
 _logger = logging.getLogger(__name__)
@@ -263,28 +259,16 @@ def _copy_from_whole(writer: FeatureWriter, photos: list[Photo]) -> None:
         if reader.attributes["identity"] != writer.identity:
             _logger.info("%s: not used, made with other weights or versions", path)
             return
-        usable = reader.rows.keys() - _changed_photos(reader, photos)
+        usable = reader.rows.keys() - changed_photos(reader, photos)
         stored = reader.photo_files()
         for number in list(writer.missing):
             ids = [photos[row].id for row in writer.rows(number)]
             if usable.issuperset(ids):
                 rows = [reader.rows[name] for name in ids]
                 files = [stored[row] for row in rows]
-                features = reader.read(rows)
-                writer.part(number).write(features, [""] * len(ids), files)
+                content = PartContent(reader.read(rows), [""] * len(ids), files)
+                writer.part(number).write(content)
                 writer.missing.remove(number)
-
-
-def _changed_photos(reader: FeatureReader, photos: Sequence[Photo]) -> set[str]:
-    """Return the ids of photos whose files differ from those of their features."""
-    extracted = reader.path.stat().st_mtime
-    stored = reader.photo_files()
-    return {
-        photo.id
-        for photo in photos
-        if photo.id in reader.rows
-        and _has_changed(photo.path, stored[reader.rows[photo.id]], extracted)
-    }
 
 
 def _discard_changed_parts(writer: FeatureWriter, photos: Sequence[Photo]) -> None:
@@ -292,44 +276,13 @@ def _discard_changed_parts(writer: FeatureWriter, photos: Sequence[Photo]) -> No
     for number in writer.written:
         part = writer.part(number)
         extracted = part.file.stat().st_mtime
-        _, _, files = part.read_columns()
+        files = part.read_index().files
         if any(
-            _has_changed(photos[row].path, stored, extracted)
+            has_changed(photos[row].path, stored, extracted)
             for row, stored in zip(writer.rows(number), files, strict=True)
         ):
             _logger.info("%s: its photos have changed", part.file)
             writer.discard(number)
-
-
-def _has_changed(photo: Path, stored: PhotoFile, extracted: float) -> bool:
-    """Return whether a photo's file has another content than when it was read.
-
-    The content of a file of the same size is compared only if the file is newer than
-    the features: reading all photos of COCO takes minutes. A file that was renamed
-    keeps the time of its content, but not the time of its status. An absent file has
-    not changed.
-
-    Args:
-        photo: the file.
-        stored: its content when it was read.
-        extracted: time of the features' file.
-    """
-    if stored == UNKNOWN_FILE:
-        return False
-    try:
-        status = photo.stat()
-        if status.st_size != stored.size:
-            return True
-        is_newer = max(status.st_mtime, status.st_ctime) >= extracted
-        return is_newer and _file_of(photo) != stored
-    except OSError:
-        return False
-
-
-def _file_of(path: Path) -> PhotoFile:
-    """Return the size and the CRC-32 of a file."""
-    content = path.read_bytes()
-    return PhotoFile(len(content), zlib.crc32(content))
 
 
 def _extract_changed(
@@ -353,7 +306,7 @@ def _extract_changed(
     with FeatureReader(writer.path) as present:
         if not present.rows:
             _require_readable(writer.path, photos)
-        changed = _changed_photos(present, photos)
+        changed = changed_photos(present, photos)
         if changed:
             _logger.info("%s: %d photos have changed", writer.path, len(changed))
         rows = {
@@ -397,7 +350,7 @@ def _complete_part(
         changed: rows of the photos to encode.
     """
     rows = writer.rows(number)
-    reasons = [present.problems.get(photos[row].id, "") for row in rows]
+    problems = [present.problems.get(photos[row].id, "") for row in rows]
     features = np.zeros((len(rows), *present.shape[1:]), np.float16)
     files = present.photo_files()[rows.start : rows.stop]
     new = [row for row in rows if row in changed]
@@ -408,13 +361,13 @@ def _complete_part(
         threads = min(8, usable_cores())
         decoded = decoded_photos(encoder, paths, writer.mirrored, threads)
         with contextlib.closing(decoded):
-            encoded, problems, new_files = encode_photos(encoder, decoded)
+            renewed = encode_photos(encoder, decoded)
         for index, row in enumerate(new):
             place = row - rows.start
-            features[place] = encoded[index]
-            reasons[place] = problems[index]
-            files[place] = new_files[index]
-    writer.part(number).write(features, reasons, files)
+            features[place] = renewed.features[index]
+            problems[place] = renewed.problems[index]
+            files[place] = renewed.files[index]
+    writer.part(number).write(PartContent(features, problems, files))
 
 
 def write_parts_here(
@@ -426,86 +379,13 @@ def write_parts_here(
     decoded = decoded_photos(encoder, paths, writer.mirrored, threads)
     with contextlib.closing(decoded), writer.progress_bar(progress) as bar:
 
-        def encode(number: int) -> tuple:
+        def encode(number: int) -> tuple[Part, PartContent]:
             of_part = itertools.islice(decoded, len(writer.rows(number)))
-            return number, *encode_photos(encoder, of_part, bar.update)
+            return writer.part(number), encode_photos(encoder, of_part, bar.update)
 
-        def write(
-            number: int,
-            features: np.ndarray,
-            problems: list[str],
-            files: list[PhotoFile],
-        ) -> None:
-            writer.part(number).write(features, problems, files)
+        def write(encoded: tuple[Part, PartContent]) -> None:
+            part, content = encoded
+            part.write(content)
 
-        encoded = map(encode, writer.missing)
-        for _ in read_ahead(lambda part: write(*part), encoded):
+        for _ in read_ahead(write, map(encode, writer.missing)):
             pass  # a thread writes a part while the next one is encoded
-
-
-def encode_photos(
-    encoder: Encoder,
-    photos: Iterator[tuple[np.ndarray, str, PhotoFile]],
-    advance: Callable[[int], object] = lambda photos: None,
-) -> tuple[np.ndarray, list[str], list[PhotoFile]]:
-    """Return the features of a part, its problems and its files.
-
-    Args:
-        encoder: computes the features.
-        photos: the part's photos from :func:`decoded_photos`.
-        advance: called with the number of photos of each batch.
-
-    Returns:
-        (n, L, D) float16, zeros where there is a problem, n reasons and n files. Values
-        out of float16's range are clipped to it; infinities stay.
-    """
-    features = []
-    reasons: list[str] = []
-    files: list[PhotoFile] = []
-    while batch := list(itertools.islice(photos, BATCH)):
-        squares, problems, of_batch = zip(*batch, strict=True)
-        encoded = encoder.encode(np.stack(squares))  # (b, S, S, 3) -> (b, L, D)
-        # An infinity is a fault of the encoder, which clipping must not hide.
-        infinite = np.isinf(encoded)
-        clipped = np.clip(encoded, -_LARGEST, _LARGEST)
-        encoded = np.where(infinite, encoded, clipped).astype(np.float16)
-        encoded[np.array([bool(problem) for problem in problems])] = 0
-        features.append(encoded)
-        reasons += problems
-        files += of_batch
-        advance(len(encoded))
-    return np.concatenate(features), reasons, files
-
-
-def decoded_photos(
-    encoder: Encoder, paths: Iterable[Path], mirror: bool, threads: int
-) -> Generator[tuple[np.ndarray, str, PhotoFile], None, None]:
-    """Decode photos in threads, some batches ahead of the network.
-
-    Args:
-        encoder: defines the preprocessing.
-        paths: paths of the photos.
-        mirror: whether to mirror the photos.
-        threads: number of threads.
-
-    Yields:
-        (S, S, 3) uint8, the reason why the photo is unreadable, or "", and its file.
-    """
-    read = functools.partial(decode, encoder, mirror=mirror)
-    yield from read_ahead(read, paths, _AHEAD, threads)
-
-
-def decode(
-    encoder: Encoder, path: Path, mirror: bool
-) -> tuple[np.ndarray, str, PhotoFile]:
-    """Return the encoder's input (S, S, 3), "" and the photo's file.
-
-    Of an unreadable photo the input is black, with the reason; the file is unknown.
-    """
-    try:
-        image = load_photo(path)
-        file = _file_of(path)
-    except (PhotoError, OSError) as error:
-        side = encoder.settings.image_size
-        return np.zeros((side, side, 3), np.uint8), str(error), UNKNOWN_FILE
-    return encoder.preprocess(image, mirror), "", file

@@ -45,6 +45,34 @@ COMPRESSION = hdf5plugin.Blosc(
 LIBVER = ("earliest", "v110")
 
 
+class PartContent(NamedTuple):
+    """What a part says of its n photos.
+
+    Attributes:
+        features: (n, L, D) float16, zeros where there is a problem.
+        problems: for each photo the reason why it is unreadable, or "".
+        files: the content of each photo's file; None if all are unknown.
+    """
+
+    features: np.ndarray
+    problems: Sequence[str]
+    files: Sequence[PhotoFile] | None = None
+
+
+class Index(NamedTuple):
+    """What a written part says of its n photos besides their features.
+
+    Attributes:
+        problems: for each photo the reason why it is unreadable, or "".
+        checksums: CRC-32 of each photo's compressed features.
+        files: the content of each photo's file.
+    """
+
+    problems: list[str]
+    checksums: list[int]
+    files: list[PhotoFile]
+
+
 class Part(NamedTuple):
     """A part of a feature file; any process can write it."""
 
@@ -53,23 +81,13 @@ class Part(NamedTuple):
     mirrored: bool  # whether the photos are mirrored
     image_ids: tuple[str, ...]  # of its n photos
 
-    def write(
-        self,
-        features: np.ndarray,
-        problems: Sequence[str],
-        files: Sequence[PhotoFile] | None = None,
-    ) -> None:
+    def write(self, content: PartContent) -> None:
         """Write the part atomically; several processes may write the same one.
-
-        Args:
-            features: (n, L, D) float16, zeros where there is a problem.
-            problems: for each photo the reason why it is unreadable, or "".
-            files: the content of each photo's file; unknown by default.
 
         Raises:
             DataError: a value is NaN or infinite, or the disk cannot be written.
         """
-        features = np.ascontiguousarray(features, np.float16)
+        features = np.ascontiguousarray(content.features, np.float16)
         finite = np.isfinite(features).all(axis=(1, 2))  # (n, L, D) -> (n,)
         if not finite.all():
             name = self.image_ids[int(np.argmin(finite))]
@@ -84,17 +102,17 @@ class Part(NamedTuple):
             # HDF5 stores a chunk that would grow as it is, with a mask of 1.
             chunks = (stored.id.read_direct_chunk((row, 0, 0)) for row in rows)
             checksums = [zlib.crc32(chunk, mask) for mask, chunk in chunks]
-            file.attrs["digest"] = self.digest(problems, checksums)
-            write_column(file, "problems", problems)
+            file.attrs["digest"] = self.digest(content.problems, checksums)
+            write_column(file, "problems", content.problems)
             write_column(file, "checksums", np.array(checksums, np.uint32))
-            write_files(file, files or [UNKNOWN_FILE] * len(features))
+            write_files(file, content.files or [UNKNOWN_FILE] * len(features))
             file.flush()
-            content = file.id.get_file_image()
+            image = file.id.get_file_image()
         with (
             writing(self.file),
             durable_path(self.file, unique=True) as temporary,
         ):
-            temporary.write_bytes(content)
+            temporary.write_bytes(image)
 
     def digest(self, problems: Sequence[str], checksums: Sequence[int]) -> np.bytes_:
         """Return the attribute ``digest``, see :func:`data.features.index_digest`."""
@@ -116,8 +134,8 @@ class Part(NamedTuple):
         ):
             yield file
 
-    def read_columns(self) -> tuple[list[str], list[int], list[PhotoFile]]:
-        """Return the problems, the checksums and the files of the written part.
+    def read_index(self) -> Index:
+        """Return what the written part says of its photos.
 
         Raises:
             DataError: it is damaged, or holds other photos or another encoder's.
@@ -145,7 +163,7 @@ class Part(NamedTuple):
                     sizes = columns["file_sizes"][:].tolist()
                     crcs = columns["file_crcs"][:].tolist()
                 files = list(map(PhotoFile, sizes, crcs))
-        return problems, checksums, files
+        return Index(problems, checksums, files)
 
 
 @contextlib.contextmanager

@@ -26,6 +26,7 @@ from tqdm import tqdm
 
 from data_prep.feature_part import (
     LIBVER,
+    Index,
     Part,
     create_features,
     fixed_width,
@@ -37,7 +38,6 @@ from show_attend_tell.data.encoder_identity import identity_difference
 from show_attend_tell.data.features import (
     FORMAT,
     FeatureReader,
-    PhotoFile,
     parts_folder,
 )
 from show_attend_tell.runtime.errors import DataError
@@ -261,37 +261,33 @@ class FeatureWriter:
         """
         for abandoned in self._folder.glob(f"{TEMPORARY}*"):  # by killed processes
             abandoned.unlink(missing_ok=True)
-        columns = [self.part(number).read_columns() for number in self._numbers]
-        problems = [problem for column, _, _ in columns for problem in column]
-        checksums = [checksum for _, column, _ in columns for checksum in column]
-        files = [photo for _, _, column in columns for photo in column]
+        index = Index([], [], [])
+        for number in self._numbers:
+            of_part = self.part(number).read_index()
+            index.problems.extend(of_part.problems)
+            index.checksums.extend(of_part.checksums)
+            index.files.extend(of_part.files)
         with writing(self.path), durable_path(self.path) as temporary:
-            self._reserve(temporary, problems)
+            self._reserve(temporary, index.problems)
             with h5py.File(temporary, "w", libver=LIBVER, locking=False) as file:
-                self._write_all(file, problems, checksums, files)
+                self._write_all(file, index)
         self._delete_parts()
 
-    def _write_all(
-        self,
-        file: h5py.File,
-        problems: list[str],
-        checksums: list[int],
-        files: list[PhotoFile],
-    ) -> None:
-        """Write attributes, features and columns."""
+    def _write_all(self, file: h5py.File, index: Index) -> None:
+        """Write attributes, features and index."""
         file.attrs["format"] = FORMAT
         file.attrs["identity"] = np.bytes_(json.dumps(self.identity))
         file.attrs["mirrored"] = self.mirrored
         file.attrs["complete"] = True
-        self._copy_features(file, checksums)
+        self._copy_features(file, index.checksums)
         whole = Part(self.path, self.identity, self.mirrored, tuple(self.image_ids))
-        file.attrs["digest"] = whole.digest(problems, checksums)
-        written = np.array([not problem for problem in problems], bool)
+        file.attrs["digest"] = whole.digest(index.problems, index.checksums)
+        written = np.array([not problem for problem in index.problems], bool)
         write_column(file, "image_ids", self.image_ids)
         write_column(file, "written", written)
-        write_column(file, "problems", problems)
-        write_column(file, "checksums", np.array(checksums, np.uint32))
-        write_files(file, files)
+        write_column(file, "problems", index.problems)
+        write_column(file, "checksums", np.array(index.checksums, np.uint32))
+        write_files(file, index.files)
 
     def _copy_features(self, file: h5py.File, checksums: list[int]) -> None:
         """Copy the compressed chunks of all parts."""

@@ -9,14 +9,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from data_prep.extract import (
-    FeatureReport,
-    decoded_photos,
-    encode_photos,
-    extract,
-)
+from data_prep.extract import FeatureReport, extract
 from data_prep.feature_part import Part
 from data_prep.feature_writer import FeatureWriter
+from data_prep.photo_features import decoded_photos, encode_photos
 from show_attend_tell.cluster.pool import Cluster, WorkItem, connected
 from show_attend_tell.config.captioner import EncoderSettings
 from show_attend_tell.config.settings import Experiment
@@ -61,8 +57,7 @@ def part_writer(
     def write(job: tuple[Part, tuple[Path, ...]]) -> None:
         part, photos = job
         decoded = decoded_photos(encoder, photos, part.mirrored, _DECODERS)
-        features, problems, files = encode_photos(encoder, decoded)
-        part.write(features, problems, files)
+        part.write(encode_photos(encoder, decoded))
 
     return write
 

@@ -12,8 +12,11 @@ import pytest
 import tiny_run
 from tiny_pipeline import write_photos
 
-from data_prep.extract import BATCH, encode_photos, extract
+from data_prep import photo_features
+from data_prep.extract import extract
+from data_prep.feature_part import PartContent
 from data_prep.feature_writer import FeatureWriter
+from data_prep.photo_features import BATCH, DecodedPhoto, encode_photos
 from show_attend_tell.config.experiments import limit_experiment
 from show_attend_tell.config.settings import Experiment
 from show_attend_tell.data import manifest
@@ -99,13 +102,16 @@ class OfLargeValues:
 def test_features_are_clipped_to_the_range_of_float16_and_unreadable_photos_are_zeros():
     square = np.zeros((8, 8, 3), np.uint8)
     texts = ("", "", "truncated")
-    photos = [(square, text, PhotoFile(9, number)) for number, text in enumerate(texts)]
-    features, reasons, files = encode_photos(OfLargeValues(), iter(photos))
-    assert features.dtype == np.float16
+    photos = [
+        DecodedPhoto(square, text, PhotoFile(9, number))
+        for number, text in enumerate(texts)
+    ]
+    content = encode_photos(OfLargeValues(), iter(photos))
+    assert content.features.dtype == np.float16
     largest = np.finfo(np.float16).max
-    np.testing.assert_array_equal(features.ravel(), [largest, -largest, 0])
-    assert reasons == ["", "", "truncated"]
-    assert files == [PhotoFile(9, 0), PhotoFile(9, 1), PhotoFile(9, 2)]
+    np.testing.assert_array_equal(content.features.ravel(), [largest, -largest, 0])
+    assert content.problems == ["", "", "truncated"]
+    assert content.files == [PhotoFile(9, 0), PhotoFile(9, 1), PhotoFile(9, 2)]
 
 
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
@@ -283,6 +289,24 @@ def test_changed_photos_are_extracted_again_and_no_others(tmp_path):
     assert run(tmp_path)[0].extracted == 0
 
 
+def test_a_photo_that_is_replaced_while_it_is_read_is_extracted_again(tmp_path):
+    prepare(tmp_path)
+    photo = tmp_path / "tiny" / "photos" / "0.png"
+    other = photo.with_name("1.png").read_bytes()
+
+    def load_and_replace(path):
+        image = load_photo(path)
+        if path == photo:
+            photo.write_bytes(other)
+        return image
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(photo_features, "load_photo", load_and_replace)
+        run(tmp_path)
+    assert run(tmp_path)[0].extracted == 1
+    assert run(tmp_path)[0].extracted == 0
+
+
 def test_changed_photos_of_an_interrupted_extraction_are_extracted_again(tmp_path):
     prepare(tmp_path)
     folder = tmp_path / "tiny" / "photos"
@@ -308,7 +332,7 @@ def test_features_that_know_nothing_of_the_files_stay(tmp_path):
         for number in writer.missing:
             rows = len(writer.rows(number))
             values = np.ones((rows, 4, encoder.width), np.float16)
-            writer.part(number).write(values, [""] * rows)
+            writer.part(number).write(PartContent(values, [""] * rows))
         writer.finish()
     with FeatureReader(path) as reader:
         assert reader.photo_files() == [UNKNOWN_FILE] * len(ids)
@@ -347,7 +371,8 @@ def test_features_without_any_photo_are_extracted_when_the_photos_are_back(tmp_p
         for number in writer.missing:  # of no photo that was there
             rows = len(writer.rows(number))
             features = np.zeros((rows, 4, encoder.width), np.float16)
-            writer.part(number).write(features, ["no such photo"] * rows)
+            content = PartContent(features, ["no such photo"] * rows)
+            writer.part(number).write(content)
         writer.finish()
     come_back = photos_away(tmp_path)
     with pytest.raises(DataError, match=f"none of {count} photos can be read"):
@@ -393,7 +418,7 @@ def limited(tmp_path):
         ids = [photo.id for photo in kept]
         with FeatureWriter(tmp_path / "tiny" / f"{NAME}.h5", identity, ids) as writer:
             values = np.full((2, 4, encoder.width), 7, np.float16)
-            writer.part(0).write(values, ["", ""])
+            writer.part(0).write(PartContent(values, ["", ""]))
             writer.finish()
 
     return write_whole

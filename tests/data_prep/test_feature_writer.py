@@ -22,6 +22,7 @@ from made_up_features import (
 from new_process import python
 from nightly import nightly
 
+from data_prep.feature_part import PartContent
 from show_attend_tell.data.features import FeatureReader
 from show_attend_tell.runtime.errors import DataError
 
@@ -190,7 +191,7 @@ def test_maps_that_are_mostly_zeros_take_a_quarter_at_most(path, rng):
     assert 0.93 < (dense == 0).mean() < 0.96  # as VGG's conv5
     identity = {**IDENTITY, "grid": [14, 14], "width": 64}
     with Writer(path, identity, IDS[:ROWS]) as writer:
-        writer.part(0).write(dense, [""] * ROWS)
+        writer.part(0).write(PartContent(dense, [""] * ROWS))
         writer.finish()
     assert path.stat().st_size < dense.nbytes / 4
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from data_prep.feature_part import PartContent
 from data_prep.feature_writer import FeatureWriter
 from show_attend_tell.data.features import FeatureReader
 
@@ -41,7 +42,7 @@ def write(
         numbers = writer.missing if numbers is None else numbers
         for number in numbers:
             rows = slice(writer.rows(number).start, writer.rows(number).stop)
-            writer.part(number).write(values[rows], PROBLEMS[rows])
+            writer.part(number).write(PartContent(values[rows], PROBLEMS[rows]))
         if finish:
             writer.finish()
     return numbers

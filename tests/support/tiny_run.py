@@ -3,6 +3,7 @@
 import numpy as np
 from PIL import Image
 
+from data_prep.feature_part import PartContent
 from data_prep.feature_writer import PART_ROWS, FeatureWriter
 from show_attend_tell.config.settings import experiment_from_dict
 from show_attend_tell.data import manifest
@@ -77,5 +78,5 @@ def write_features(folder, ids, features, mirror=False, identity=IDENTITY):
     path = feature_path(folder, experiment().encoder, "train" if mirror else None)
     assert len(ids) <= PART_ROWS
     with FeatureWriter(path, identity, ids, mirror) as writer:
-        writer.part(0).write(features, [""] * len(ids))
+        writer.part(0).write(PartContent(features, [""] * len(ids)))
         writer.finish()

@@ -20,6 +20,7 @@ from tiny_pipeline import (
     tiny_pipeline,
 )
 
+from data_prep.feature_part import PartContent
 from data_prep.feature_writer import FeatureWriter
 from show_attend_tell.cli.main import cli
 from show_attend_tell.data import manifest
@@ -78,7 +79,7 @@ def prepared(tmp_path_factory):
     path = feature_path(folder, EXPERIMENT.encoder)
     ids = [photo.id for photo in photos]
     with FeatureWriter(path, encoder.identity(), ids) as writer:
-        writer.part(0).write(features, [""] * len(ids))
+        writer.part(0).write(PartContent(features, [""] * len(ids)))
         writer.finish()
     captioner.save(work / "model.safetensors")
     return work
