@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Self, TypeAlia
 from pydantic import FailFast, Field, model_validator
 from pydantic.dataclasses import dataclass
 
-from show_attend_tell.config import MAX_BEAM
+from show_attend_tell.config import MAX_BEAM, MIN_TEMPERATURE
 from show_attend_tell.config.fields import (
     STRICT,
     Count,
@@ -284,7 +284,7 @@ class DecodingSettings:
     Attributes:
         method: ``beam``, ``greedy`` (a beam of one) or ``sample`` (sampled words).
         beam: hypotheses kept per photo, with ``beam``.
-        temperature: divisor of log-probabilities, with ``sample``.
+        temperature: divisor of log-probabilities, at least 0.001, with ``sample``.
         max_words: maximum number of words in a caption.
         length_normalisation: exponent p of log p(y) / length**p by which finished
             hypotheses are ranked; 0 is the plain sum.
@@ -303,7 +303,7 @@ class DecodingSettings:
 
     method: Literal["beam", "greedy", "sample"] = "beam"
     beam: Beam = 5
-    temperature: Annotated[float, Field(gt=0)] = 1.0
+    temperature: Annotated[float, Field(ge=MIN_TEMPERATURE)] = 1.0
     max_words: Annotated[int, Field(ge=1, le=200)] = 30
     length_normalisation: NonNegative = 0.0
     allow_unknown: bool = False

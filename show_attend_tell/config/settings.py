@@ -17,6 +17,7 @@ import tomli_w
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 
+from show_attend_tell.config import MIN_TEMPERATURE
 from show_attend_tell.config.captioner import (
     DecodingSettings,
     EncoderSettings,
@@ -171,7 +172,7 @@ class DistillationSettings:
         teachers: models whose mean word probabilities are learnt: ``.safetensors``
             files, names of experiments whose runs are in the same folder, ``shipped``
             or ``shipped-lstm``.
-        temperature: divisor of the logits of teachers and student.
+        temperature: divisor of the logits of teachers and student, at least 0.001.
         truth_weight: weight, 0 to 1, of the likelihood of the training captions; the
             teachers have the remaining weight.
         posterior: exponent of a teacher's probability of a caption in its
@@ -180,7 +181,7 @@ class DistillationSettings:
     """
 
     teachers: tuple[str, ...] = ()
-    temperature: Annotated[float, Field(gt=0)] = 1.0
+    temperature: Annotated[float, Field(ge=MIN_TEMPERATURE)] = 1.0
     truth_weight: Annotated[float, Field(ge=0, le=1)] = 0.0
     posterior: NonNegative = 0.0
     attention: NonNegative = 0.0

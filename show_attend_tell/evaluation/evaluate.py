@@ -152,7 +152,7 @@ def evaluate(
         parts.append(f"reranked{given}")
     parts += location_parts(decoding)
     suffix = "".join(f"-{part}" for part in parts)
-    if model is not None and len(files) == 1:
+    if len(files) == 1 and files[0].resolve() != own_model.resolve():
         _require_same_model(folder / f"scores{suffix}.json", files[0])
     identity = generator.encoder_identity
     with contextlib.ExitStack() as stack:

@@ -209,7 +209,8 @@ class MetadataWriter:
             return None
         is_low = is_below(confidence, self.minimum)
         if not sentence or is_low:
-            self.left_out += bool(sentence)
+            if sentence:
+                self.left_out += 1
             self._remove_outdated(photo, path, packet)
             return None
         identity = _identity(photo, description)

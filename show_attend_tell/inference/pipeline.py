@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Unpack, cast
 import numpy as np
 import pydantic
 
-from show_attend_tell.config import MAX_BEAM
+from show_attend_tell.config import MAX_BEAM, MIN_TEMPERATURE
 from show_attend_tell.config.captioner import DecodingSettings
 from show_attend_tell.data.preprocessing import Box
 from show_attend_tell.data.region import cell_shares, region_in_view
@@ -70,7 +70,7 @@ if TYPE_CHECKING:  # they import Keras
 _BOUNDS = {
     "method": "beam or sample",
     "beam": f"1 to {MAX_BEAM}",
-    "temperature": "a number above 0",
+    "temperature": f"a number of at least {MIN_TEMPERATURE}",
     "locations": "expected, likeliest or sampled",
     "seed": "a whole number from 0 to 2**64 - 1",
 }

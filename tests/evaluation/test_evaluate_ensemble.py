@@ -1,5 +1,6 @@
 """Evaluation of several models, and over mirrored photos."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -87,6 +88,16 @@ def test_models_whose_names_differ_after_a_dot_have_their_own_scores(place):
         model = shutil.copy(place.run / "model.safetensors", place.runs / rate)
         place.evaluate(model=model)
         assert place.saved(f"scores-model-{rate}.json")["model"] == str(model)
+
+
+def test_scores_of_a_copied_run_are_replaced_while_the_run_is_present(place):
+    original = place.runs / "original.safetensors"
+    shutil.copy(place.run / "model.safetensors", original)
+    scores = {"model": str(original)}
+    (place.run / "scores.json").write_text(json.dumps(scores), encoding="utf-8")
+    own = place.run / "model.safetensors"
+    place.evaluate(model=own)
+    assert place.saved("scores.json")["model"] == str(own)
 
 
 def test_scores_of_a_model_of_the_same_name_in_another_folder_are_kept(place):
