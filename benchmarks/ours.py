@@ -25,16 +25,17 @@ def experiment(
     sizes: Sizes, name: str = "flickr8k_soft", precision: str = "float32"
 ) -> Experiment:
     """Return a shipped experiment with the widths and the batch of `sizes`."""
-    widths = {
-        "model.embedding_width": sizes.embedding_width,
-        "model.lstm_width": sizes.lstm_width,
-        "model.attention_width": sizes.attention_width,
-        "transformer.width": sizes.lstm_width,
-        "training.batch_size": sizes.batch,
-        "training.precision": precision,
-    }
+    changes = {"training.batch_size": sizes.batch, "training.precision": precision}
+    if experiments.load_experiment(name).model.decoder == "transformer":
+        changes["transformer.width"] = sizes.lstm_width
+    else:
+        changes |= {
+            "model.embedding_width": sizes.embedding_width,
+            "model.lstm_width": sizes.lstm_width,
+            "model.attention_width": sizes.attention_width,
+        }
     return experiments.load_experiment(
-        name, [f"{key}={value}" for key, value in widths.items()]
+        name, [f"{key}={value}" for key, value in changes.items()]
     )
 
 
