@@ -20,6 +20,7 @@ from benchmarks import (
     engines,
     feature_file,
     gpu,
+    ours,
     speedrun,
     synthetic,
     table,
@@ -57,6 +58,14 @@ def test_the_common_design():
     options = ("-q", "--noconftest", "-p", "no:cacheprovider")
     done = python("-m", "pytest", *options, cases)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", ["flickr8k_soft", "flickr8k_transformer"])
+def test_sizes_become_the_settings_that_the_decoder_has(name):
+    settings = ours.experiment(TINY, name)
+    lstm = settings.model.decoder == "lstm"
+    width = settings.model.lstm_width if lstm else settings.transformer.width
+    assert (width, settings.training.batch_size) == (TINY.lstm_width, TINY.batch)
 
 
 @pytest.mark.slow
