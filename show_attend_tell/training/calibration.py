@@ -172,6 +172,7 @@ def calibrate(
         files = [val.photos[row].path for row in rows]
         turn = Image.Transpose.ROTATE_180
         size = encoder.settings.image_size
+        # Generators, so that one photo at a time is in memory.
         pictures = {
             "upside down": (x.transpose(turn) for x in _load(files)),
             "close-ups": (_close_up(x, size, rng) for x in _load(files)),
@@ -185,11 +186,13 @@ def calibrate(
         found = _caption_validation(captioner, reader, val, space)
     judged = None if labels is None else _match(labels, val, found.captions)
     tags, tags_measured = _fit_tags(found.evidence.nouns, val)
+    # The tags come first, because one statistic needs their probabilities.
     known = statistics(found.evidence, tags)
     ood_sets = {
         name: _statistics(captioner, encoder, space, tags, name, pictures)
         for name, pictures in squares.items()
     }
+    # The AUCs are of models that saw a part. The stored model is fitted to everything.
     sources = dict.fromkeys(_OF_VALIDATION, rows)
     by_cider = _require_both(is_probably_right(found.cider))
     half = _halves(by_cider, rows, rng)
@@ -329,6 +332,7 @@ def _right_or_slip(judged: _Judged, photos: int) -> np.ndarray:
 
     It is NaN for captions without a label, or whose label measures.
     """
+    # NaN, and not 0: `fit_quality` leaves such captions out.
     good = np.full(photos, np.nan)
     rows = judged.rows[judged.is_fitted]
     good[rows] = judged.grades[judged.is_fitted] >= GRADES["slip"]
@@ -353,6 +357,7 @@ def _measure_labels(
     }
     for name, grade in (("right", GRADES["right"]), ("right_or_slip", GRADES["slip"])):
         positive = grades >= grade
+        # At least 1, because there may be no likely caption.
         count = max(int(likely.sum()), 1)
         measured[name] = float((positive & likely).sum() / count)
         if positive.any():  # some are wrong, see _match
@@ -393,6 +398,8 @@ def _halves(good: np.ndarray, rows: np.ndarray, rng: np.random.Generator) -> np.
     `rows`: by one in those with a good caption, and by one in the others.
     """
     chosen = np.isin(np.arange(len(good)), rows)
+    # Sorted by `good`, then by `chosen`, then at random: the last key sorts first.
+    # Every second photo of that order is a stratified half.
     order = np.lexsort((rng.random(len(good)), chosen, good))
     half = np.zeros(len(good), bool)
     half[order[::2]] = True
@@ -413,6 +420,7 @@ def _caption_validation(
         for part in generate_captions(captioner, reader, val.rows, decoding):
             start = len(cider)
             words = best_words(captioner, part)
+            # (B, L, D) of the photos that were captioned
             a = reader.read(val.rows[start : start + len(words)])
             evidence = gather_evidence(space, a, part, captioner.vocabulary)
             values.append(evidence.values)
@@ -420,6 +428,7 @@ def _caption_validation(
             captions += [" ".join(caption) for caption in words]
             ends = part.finished[:, 0]
             for k, (caption, end) in enumerate(zip(words, ends, strict=True)):
+                # A caption that `max_words` cut off lacks the end, and scores less.
                 sentence = [*caption, CiderReward.END] if end else caption
                 cider.append(reward(start + k, sentence))
             bar.update(len(words))

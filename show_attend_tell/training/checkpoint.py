@@ -64,6 +64,8 @@ def save_checkpoint(path: str | Path, model, position: Position) -> None:
         FloatingPointError: a variable is not finite; an existing file is left as it
             was.
     """
+    # All values are validated before the file is touched, so that the checkpoint of a
+    # diverged training does not replace the last good one.
     arrays = {}
     for name, variable in _variables(model).items():
         arrays[name] = np.asarray(variable).astype(
@@ -91,6 +93,7 @@ def is_trained(folder: Path, experiment: Experiment) -> bool:
         TrainingError: there is no checkpoint, it is damaged, or the settings have
             changed.
     """
+    # With `resume` it compares the settings and changes no file.
     runs.open_run(experiment, folder.parent, resume=True, overwrite=False)
     position = read_position(folder / runs.CHECKPOINT)
     epochs = experiment.training.epochs
@@ -124,6 +127,8 @@ def restore_checkpoint(path: str | Path, model) -> Position:
                     f"Received: {shape}; restore the settings, or {_REPLACE}"
                 )
             file.require(name, shape, type_name(_stored_type(variable.dtype)))
+        # Everything is read and validated before the first variable is assigned: a
+        # damaged checkpoint leaves the model as it was.
         position = _position(file)
         values = {name: file.read(name) for name in variables}
         for name, variable in variables.items():

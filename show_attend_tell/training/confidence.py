@@ -51,6 +51,8 @@ def fit_photo_space(
     """
     N, G = g.shape
     centred = g - g.mean(axis=0)
+    # The directions are eigenvectors of the covariance: G is fixed by the encoder,
+    # while N grows with the data.
     # (G, N) (N, G) -> (G, G); ascending order
     variances, directions = np.linalg.eigh(centred.T @ centred / N)
     k = int(min(DIRECTIONS, N // 4, (variances > 1e-6 * variances[-1]).sum()))
@@ -61,6 +63,7 @@ def fit_photo_space(
             f"less than {_MAX_SHARE:.0%} of them. Received: {N} photos, {len(words)} "
             "such words; prepare more photos"
         )
+    # The last k directions, by descending variance
     components = directions[:, ::-1][:, :k].astype(np.float64)  # (G, k)
     variances = variances[::-1][:k].astype(np.float64)
     z = centred @ components / np.sqrt(variances)  # (N, k)
@@ -91,12 +94,14 @@ def _content_words(
         for of_photo in captions
     ]
     ids = np.concatenate(ids_of)
+    # A photo counts once for a word, because each entry of `ids_of` is of a set.
     counts = np.bincount(ids, minlength=len(index))
     counts[: len(SPECIAL)] = 0
     shares = counts.astype(np.float32) / np.float32(N)
     words = np.flatnonzero((shares >= _MIN_SHARE) & (shares <= _MAX_SHARE))
     # Of the kept words alone: of the whole vocabulary it would have 3 GB for COCO.
     present = np.zeros((N, len(words)))
+    # Id of a word -> its column of `present`, -1 for words that are left out
     columns = np.full(len(index), -1)
     columns[words] = np.arange(len(words))
     rows = np.repeat(np.arange(N), [len(of_photo) for of_photo in ids_of])
@@ -127,11 +132,14 @@ def fit_calibration(
         ood_sets: statistics of the pictures of each out-of-distribution set, (M, 7).
     """
     centre = known.mean(axis=0)
+    # A statistic that is equal for all photos must not divide by 0.
     scale = np.maximum(known.std(axis=0), 1e-6)
     unfitted = Calibration(space, centre, scale, np.zeros(0), np.zeros(0))
     # In distribution or not: the known photos come first.
     x = unfitted.standardise(np.concatenate([known, *ood_sets]))
     labels = (np.arange(len(x)) < len(known)).astype(np.float64)
+    # The known photos weigh 1 together, and each of the S sets odds / S. So the others
+    # have a share of odds / (1 + odds) = UNLIKE.
     weights = [np.full(len(known), 1 / len(known))]
     odds = UNLIKE / (1 - UNLIKE)
     for ood_set in ood_sets:
@@ -152,6 +160,8 @@ def fit_quality(
     The first one remains as it is. Other arguments are those of
     :func:`fit_calibration`.
     """
+    # Only the columns of QUALITY are standardised anew: the coefficients of the first
+    # regression belong to the standardisation that it was fitted with.
     centre = calibration.centre.copy()
     scale = calibration.scale.copy()
     columns = [STATISTICS.index(name) for name in QUALITY]
@@ -179,6 +189,8 @@ def fit_tag_calibration(statistics: np.ndarray, named: np.ndarray) -> TagCalibra
     if fitted[0] < 0:  # of few photos, by chance: a higher score never lowers it
         x[:, 0] = 0
         fitted = fit_logistic(x, y, np.ones(len(x)), _TAG_RIDGE)
+    # The standardisation becomes part of the coefficients:
+    # w (x - c) / s + b = (w / s) x + (b - (w / s) c)
     weights = fitted[:-1] / scale
     constant = fitted[-1] - weights @ centre
     return TagCalibration(np.round(np.append(weights, constant), 6))
@@ -211,6 +223,8 @@ def fit_logistic(
         # 1 / (1 + exp(-z)) without overflow
         p = 0.5 * (1 + np.tanh(0.5 * (x @ coefficients)))  # (N,)
         gradient = x.T @ (shares * (p - labels)) + penalty * coefficients
+        # p (1 - p) underflows for groups that are far apart, which would leave the
+        # hessian singular in b, which has no penalty.
         curvature = shares * np.maximum(p * (1 - p), 1e-9)  # (N,)
         # (F + 1, N) (N, F + 1) -> (F + 1, F + 1)
         hessian = (x * curvature[:, None]).T @ x + np.diag(penalty)
@@ -290,5 +304,6 @@ def rank_auc(positive: np.ndarray, negative: np.ndarray) -> float:
             "`positive` and `negative` must not be empty. Received: "
             f"{len(positive)} and {len(negative)} values"
         )
+    # U counts these pairs. Its p-value is not used, and the exact one is slow.
     larger = scipy.stats.mannwhitneyu(positive, negative, method="asymptotic").statistic
     return float(larger / (len(positive) * len(negative)))

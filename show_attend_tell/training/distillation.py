@@ -93,6 +93,7 @@ def _without_dropout(teacher: Captioner) -> Captioner:
     """Return a copy whose training pass, the one compiled in parts, has no dropout."""
     config = teacher.get_config()
     config["settings"] |= dict.fromkeys(_DROPOUT, 0.0)
+    # A Transformer has its dropout in a table of its own.
     config[DECODERS[teacher.settings.decoder].table] |= {"dropout": 0.0}
     copy = Captioner.from_config(config)
     copy.set_weights(teacher.weights)
@@ -130,15 +131,20 @@ def mean_outputs(
     alphas = []
     scores = []
     for teacher in teachers:
+        # In training, because only then the compiled parts are used. Not by calling the
+        # teacher, which would sample locations if its attention is hard.
         outputs = teacher.teacher_force(x, training=True)
         logits = ops.cast(outputs["logits"], "float32")
         words.append(ops.softmax(logits / settings.temperature))
         alphas.append(ops.cast(outputs["alpha"], "float32"))
         truth = ops.take_along_axis(words[-1], targets[..., None], axis=-1)[..., 0]
         scores.append(ops.sum(ops.log(ops.maximum(truth, 1e-9)) * mask, axis=1))
+    # v_m = prod_t p_mt(y_t)^kappa / sum_m of the same, in logarithms: the product over
+    # a caption would underflow.
     scores = settings.posterior * ops.stack(scores)  # (M, B)
     # v_m, (M, B, 1, 1)
     weights = ops.exp(scores - ops.logsumexp(scores, axis=0))[..., None, None]
+    # By their index, because a graph of TensorFlow cannot iterate over a tensor.
     mean_words = sum(weights[m] * each for m, each in enumerate(words))
     mean_alpha = sum(weights[m] * each for m, each in enumerate(alphas))
     return mean_words, mean_alpha
@@ -159,17 +165,22 @@ def distillation_loss(
     """
     outputs = model(x, training=True)
     mask = ops.cast(ops.not_equal(targets, PAD), "float32")  # (B, T)
+    # The weight multiplies the words' term of the loss, but not the term of Eq. (14).
     weight = settings.truth_weight * ops.ones_like(mask[:, 0])  # (B,)
     truth = model.compute_loss(x, targets, outputs, weight, training=True)
     logits = outputs["logits"]
     tau = settings.temperature
     log_q = ops.log_softmax(ops.cast(logits, "float32") / tau)
+    # tau^2 keeps the size of the gradient, which falls with 1 / tau^2 (Hinton et al.,
+    # Sec. 2).
     words = tau**2 * _divergence(probabilities, log_q)  # (B, T)
     taught = (1 - settings.truth_weight) * words
     if settings.attention:
         alpha = ops.cast(outputs["alpha"], "float32")
         log_alpha = ops.log(ops.maximum(alpha, 1e-30))
         taught += settings.attention * _divergence(attention, log_alpha)
+    # The mean over captions, as in `compute_loss`: rows that fill up a batch have no
+    # words.
     captions = ops.sum(ops.cast(ops.any(mask > 0, axis=1), "float32"))
     return truth + ops.sum(taught * mask) / ops.maximum(captions, 1.0)
 

@@ -86,6 +86,8 @@ class LossMonitor:
             raise FloatingPointError(f"the loss of update {step} is {loss}{cause}")
         if self.first is None:
             self.first = measured
+        # Losses below log K are never high, even if the first was tiny, as with an
+        # initial model.
         is_high = measured > max(HIGH_LOSS * self.first, self._uniform)
         if not is_high or step <= self._warmup:
             self.high_since = None
@@ -162,6 +164,7 @@ def _share_of_commonest(references: Sequence[Sequence[Sequence[str]]]) -> float:
     """Return the share of photos that have the commonest caption of people."""
     counts = Counter()
     for captions in references:
+        # A set, because people may write the same caption twice for a photo.
         counts.update({" ".join(words) for words in captions})
     return max(counts.values(), default=0) / max(len(references), 1)
 

@@ -50,6 +50,7 @@ class EventWriter:
         number = len(list(folder.glob(PATTERN)))
         self._file = (folder / f"{stem}.{os.getpid()}.{number}.v2").open("xb")
         self._records = RecordWriter(self._file)
+        # TensorBoard's files begin with the version of their format.
         self._write(Event(wall_time=time.time(), file_version="brain.Event:2"))
 
     def close(self) -> None:
@@ -80,6 +81,7 @@ class EventWriter:
         summary.value.add(
             tag=tag,
             metadata=image_plugin.create_summary_metadata(None, None),
+            # The layout of the image plugin: width, height, then the pictures
             tensor=make_tensor_proto(
                 [str(W).encode(), str(H).encode(), png.getvalue()], dtype="string"
             ),
@@ -114,6 +116,8 @@ def cut_events(folder: Path, step: int, validated: bool) -> None:
     for path in sorted(folder.glob(PATTERN)):
         records, whole = _read_records(path)
         kept = [record for record in records if _is_kept(record, step, validated)]
+        # Files of earlier parts of the training have nothing to cut and stay as they
+        # are.
         if whole and len(kept) == len(records):
             continue
         with atomic_path(path) as temporary:
@@ -145,6 +149,8 @@ def _read_records(path: Path) -> tuple[list[bytes], bool]:
 
 def _is_kept(record: bytes, step: int, validated: bool) -> bool:
     event = Event.FromString(record[_HEADER.size : -_FOOTER])
+    # Values of the last update are logged before its checkpoint is written and stay.
+    # Its scores go if the validation will be repeated.
     if event.step != step or validated:
         return event.step <= step
     tags = [value.tag for value in event.summary.value]

@@ -99,6 +99,7 @@ def copy_weights(
     ]
     received = [(w.name, x.shape) for w, x in zip(theirs, copies, strict=True)]
     expected = [(w.name, tuple(w.shape)) for w in ours]
+    # All are compared before the first is assigned; one list may be longer.
     for found, required in itertools.zip_longest(received, expected):
         if found != required:
             raise ModelFileError(
@@ -140,7 +141,9 @@ def extend_weight(
     if name == "l_o_b":
         new = _biases(values, vocabulary, counts)  # (new words,)
     else:
+        # Special tokens are no words, so the mean leaves them out.
         rows = np.moveaxis(values, axis, 0)[len(SPECIAL) :]  # (old words, m)
+        # E and L_o have the words on different axes, and so get different noise.
         rng = np.random.default_rng([0, axis])
         noise = rng.standard_normal((len(vocabulary) - old, rows.shape[1]))
         rows = rows.mean(axis=0) + NOISE * rows.std(axis=0) * noise
@@ -156,6 +159,7 @@ def _biases(
     log_f = np.log([max(counts.get(word, 0), 0.5) for word in words])  # 0.5 if absent
     known = biases[len(SPECIAL) :]  # (old words,)
     shared = np.array([word in counts for word in words[: len(known)]], bool)
+    # Data in another language share no word: then all old words give the offset.
     if not shared.any():
         shared[:] = True
     offset = np.mean(known[shared] - log_f[: len(known)][shared])
@@ -190,6 +194,7 @@ def average_models(
             "several trainings from the same initial model"
         )
     model = load_captioner(paths[0])
+    # A running sum: however many models are averaged, two are in memory beside it.
     sums = [np.asarray(weight, np.float64) for weight in model.weights]
     other = Captioner.from_config(model.get_config())
     for path in paths[1:]:

@@ -49,6 +49,7 @@ class Label:
 
         The first byte of the SHA-256 of the photo's name is even.
         """
+        # A hash, and no draw: a photo stays in its half when labels are added.
         return hashlib.sha256(self.photo.encode()).digest()[0] % 2 == 0
 
 

@@ -113,6 +113,8 @@ class Task:
         self.settings = bounded(self.settings, total_steps)
         optimizer = make_optimizer(self.settings, total_steps)
         self.model.compile(optimizer=optimizer, jit_compile=self.settings.jit_compile)
+        # Now, and not in the first update, so that a checkpoint can set its variables
+        # and an `initial_share` keeps the weights of the start.
         optimizer.build(self.model.trainable_variables)
 
     def open_log(self, folder: Path) -> CurveLog:
@@ -143,6 +145,7 @@ class Trainer:
         self.workers = workers
         self.model = task.model
         self.objective = task.objective
+        # Before `compile`, which bounds warm-up and average by this number.
         self.total_steps = task.settings.epochs * self.objective.steps
         task.compile(self.total_steps)
         self.settings = task.settings  # after `compile`, which bounds them
@@ -159,6 +162,7 @@ class Trainer:
     @functools.cached_property
     def saved(self) -> keras.Model:
         """The model that is validated and saved, a copy with the averaged weights."""
+        # One copy serves all validations, so that its search is compiled once.
         return type(self.model).from_config(self.model.get_config())
 
     def run(self, folder: Path, resume: bool, progress: bool) -> Summary:
@@ -189,6 +193,7 @@ class Trainer:
         bar = progress_bar(
             self.total_steps, "step", done=position.step, shown=progress and chief
         )
+        # The other workers get None for a log.
         log = self.task.open_log(folder) if chief else contextlib.nullcontext()
         with bar, log as log:
             try:
@@ -199,6 +204,7 @@ class Trainer:
                     "again with --overwrite and a training.learning_rate below "
                     f"{self.settings.learning_rate:g}"
                 ) from None
+            # Broad, because each backend has its own class for a full device.
             except Exception as error:
                 if not is_out_of_memory(error):
                     raise
@@ -245,6 +251,7 @@ class Trainer:
         self.position = position
         self._written = position.step
         if self.workers.is_chief:
+            # The events after the checkpoint are written again by the repeated updates.
             validated = position.validated == position.step
             cut_events(self.folder, position.step, validated)
             self._extend()
@@ -259,6 +266,7 @@ class Trainer:
         before = self.position.epochs
         epochs = self.settings.epochs
         self.position.epochs = epochs
+        # A run that has stopped early also goes on, with its patience renewed.
         if before < epochs:
             self.position.stopped = ""
             self.position.without_gain = 0
@@ -289,6 +297,8 @@ class Trainer:
         """
         position = self.position
         try:
+            # A checkpoint is written before the validation and before the end of its
+            # epoch. A resumed run must do both first: the epoch has no further update.
             if validate:
                 self._after_update(log, bar)
             while position.epoch < self.settings.epochs and not position.stopped:
@@ -300,6 +310,8 @@ class Trainer:
             is_unmeasured = self.losses.first is None and not self._latest_step
             if position.step <= 1 and is_unmeasured:
                 raise  # the first update is repeated, as its loss is not known
+            # Derived and not counted, because the interrupt may also arrive between the
+            # two writes at the end of an epoch.
             done = position.epoch * self.objective.steps
             position.step_in_epoch = position.step - done
             self._checkpoint()
@@ -377,6 +389,7 @@ class Trainer:
         if ends:
             position.epoch = position.epoch + 1
             position.step_in_epoch = 0
+        # Again, with the scores and the next epoch.
         if ends or validates:
             self._checkpoint()
         bar.exclude_pause()
@@ -384,6 +397,7 @@ class Trainer:
     def _validation_due(self) -> bool:
         position = self.position
         settings = self.settings
+        # The initial model is validated only if it was trained.
         if not position.step:
             return self.task.starts_trained
         if position.step == self.total_steps:
@@ -412,6 +426,7 @@ class Trainer:
         position = self.position
         for copy, original in zip(self.saved.weights, self.model.weights, strict=True):
             copy.assign(original)
+        # The average exists from the first update on; before, it may be zeros.
         if position.step:
             variables = self.saved.trainable_variables
             self.model.optimizer.finalize_variable_values(variables)
@@ -429,6 +444,7 @@ class Trainer:
     def _keep_if_best(self, score: float) -> None:
         position = self.position
         patience = self.settings.patience
+        # NaN is larger than nothing, and so never the best score.
         if score > (-math.inf if position.best is None else position.best):
             # First, so that a validation interrupted here is repeated.
             self.saved.save(self.folder / runs.MODEL)

@@ -51,6 +51,7 @@ class Likelihood:
             data.captions, model.vocabulary, experiment.data.max_words
         )
         self.model = model
+        # (photos,) -> (captions,)
         weights = data.weights[captions.photos]
         shown = len(shown_items(weights, settings.seed, 0))  # the same in all epochs
         updates = shown * settings.epochs / settings.batch_size
@@ -88,6 +89,7 @@ class Likelihood:
 
     def _update(self, x: dict, targets) -> dict:
         """Apply an update; return values to log."""
+        # Not in `__init__`: the model is compiled after the objective is made.
         if self._step is None:
             self._step = captioner_step(
                 self.model, self._settings, self._loss_of, self._teachers

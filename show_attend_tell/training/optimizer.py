@@ -57,6 +57,8 @@ class _NormAndAverage:
         super().build(variables)
         if hasattr(self, "gradient_norm"):  # built already
             return
+        # Keras tracks an attribute that is a variable as one of the optimiser's: it is
+        # in checkpoints and in the state of the step on JAX.
         self.gradient_norm = keras.Variable(0.0, trainable=False, name="gradient_norm")
         if self.use_ema and self.average_from_start:
             averages = self._model_variables_moving_average
@@ -81,6 +83,7 @@ class _NormAndAverage:
     def _apply(self, grads):
         squares = [ops.sum(ops.square(ops.cast(g, "float32"))) for g in grads]
         self.gradient_norm.assign(ops.sqrt(sum(squares)))
+        # Keras clips the gradient in this call: the norm is that before clipping.
         super().apply(grads)
 
     def _update_model_variables_moving_average(self, trainable_variables):
@@ -88,6 +91,8 @@ class _NormAndAverage:
         share = 1 - self.ema_momentum
         if not self.average_from_start:
             # The debiased average as a recursion: 1 - d^t by expm1, for d close to 1.
+            # The share is (1 - d) / (1 - d^t), 1 at the first update. Keras counts an
+            # update after this call, so that t is one more than `iterations`.
             t = ops.cast(self.iterations, "float32") + 1
             share = -share / ops.expm1(t * math.log(self.ema_momentum))
         averages = self._model_variables_moving_average
@@ -96,6 +101,7 @@ class _NormAndAverage:
 
     def finalize_variable_values(self, var_list):
         """Set variables, which have the last weights, to those of the trained model."""
+        # The average first, where there is one; then the share of w_0 in it.
         super().finalize_variable_values(var_list)
         share = self.initial_share
         if share:
@@ -151,7 +157,9 @@ def learning_rate(settings: OptimiserSettings, total_steps: int):
     if settings.schedule == "constant" and not warmup:
         return rate
     if settings.schedule == "constant":
+        # A "decay" from 0 up to the rate, where it stays: a linear warm-up.
         return keras.optimizers.schedules.PolynomialDecay(0.0, warmup, rate)
+    # Keras counts the updates of the decay from the end of the warm-up.
     return keras.optimizers.schedules.CosineDecay(
         0.0 if warmup else rate,
         max(total_steps - warmup, 1),
@@ -174,6 +182,7 @@ def make_optimizer(settings: OptimiserSettings, total_steps: int):
         "learning_rate": learning_rate(settings, total_steps),
         "global_clipnorm": settings.clip_norm or None,
         "use_ema": bool(decay),
+        # Without an average the value is not used; 0.99 is Keras' default.
         "ema_momentum": decay or 0.99,
     }
     if settings.optimizer == "rmsprop":
@@ -182,6 +191,7 @@ def make_optimizer(settings: OptimiserSettings, total_steps: int):
         optimizer = Adam(**common)
     else:
         optimizer = AdamW(weight_decay=settings.weight_decay, **common)
+    # Attributes, because Keras' constructors refuse unknown arguments.
     share = getattr(settings, "initial_share", 0.0)
     optimizer.initial_share = share
     starts_trained = bool(getattr(settings, "init_from", ""))

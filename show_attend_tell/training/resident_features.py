@@ -37,6 +37,7 @@ def feature_views(readers: Sequence[Features], rows: np.ndarray) -> FeatureViews
     if free is None:
         return FeatureViews(readers)
     _, L, D = readers[0].shape
+    # Repeated photos are stored once; a row of zeros stands for padding.
     size = len(readers) * (len(np.unique(rows)) + 1) * L * D * 2  # float16
     needed = tqdm.format_sizeof(size, "B")
     room = tqdm.format_sizeof(free, "B")
@@ -75,5 +76,6 @@ class ResidentViews(FeatureViews):
     def _gather(self, rows: np.ndarray, choice: np.ndarray, count: int) -> Tensor:
         places = np.full(count, self._zero, np.int32)
         positions = np.searchsorted(self._rows, rows)
+        # Row n of reader r is row r N + n of the table.
         places[: len(rows)] = choice * len(self._rows) + positions
         return gather(self._table, places)

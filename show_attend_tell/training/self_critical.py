@@ -90,6 +90,7 @@ class SelfCritical:
 
     def _update(self, chosen: np.ndarray, rng: np.random.Generator) -> dict:
         """Generate captions of photos, reward them, and apply the gradient."""
+        # Captions of this worker's photos, and their rewards
         rows = self.data.rows[chosen]
         # (P, L, D); P is this worker's share
         features = self.views.read(rows, rng, self.photos, self.own)
@@ -109,6 +110,7 @@ class SelfCritical:
             finished = bool(written.finished[p, k])
             words = reward_words(self.model.vocabulary, tokens, finished)
             rewards[p, k] = self.reward(chosen[p], words)
+        # The captions as a batch, weighted by their advantages
         inputs, targets = to_batch(written.tokens, present)  # (P, W, T) -> (P W, T)
         model = self.model
         if not model.decoder.shares_photos:
@@ -143,8 +145,10 @@ def to_batch(tokens: np.ndarray, present: np.ndarray) -> tuple[np.ndarray, np.nd
         Inputs from <start> on, and targets; (P W, T) int32.
     """
     targets = np.where(present[..., None], tokens, PAD).reshape(-1, tokens.shape[-1])
+    # Targets one step later, behind <start>
     inputs = np.full_like(targets, START)
     inputs[:, 1:] = targets[:, :-1]
+    # Without this the step after <end> would read <end> as a word.
     return np.where(targets == PAD, PAD, inputs), targets
 
 

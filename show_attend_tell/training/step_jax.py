@@ -111,7 +111,10 @@ class _Step:
                 [*weights, *others],
                 strict=True,
             )
+            # Assignments in the scope change these values and not the variables, so
+            # that the function is pure.
             with keras.StatelessScope(list(before)) as scope:
+                # The metrics are variables too; here they begin anew for each batch.
                 model.reset_metrics()
                 values = values_of(*batch)
                 others = [scope.get_current_value(each) for each in variables.others]
@@ -170,6 +173,8 @@ class _Step:
         # An interrupt in between would leave variables whose arrays are gone.
         with _interrupts_delayed():
             state, values = self._update(self._state(), batch)
+            # The replicated arrays are kept for the next update, which donates them.
+            # The variables get the part on the first device, for validations.
             self._everywhere = jax.tree.leaves(state)
             self._assigned = list(map(_on_first_device, self._everywhere))
             variables = jax.tree.leaves(self._variables)
@@ -186,6 +191,8 @@ class _Step:
         """
         sharding = _sharding(PartitionSpec())
         variables, tree = jax.tree.flatten(self._variables)
+        # Arrays of the last update, except where somebody assigned another array to the
+        # variable since, such as a checkpoint's.
         values = list(self._everywhere)
         for number, variable in enumerate(variables):
             if variable.value is not self._assigned[number]:
@@ -298,6 +305,7 @@ def _interrupts_delayed() -> Iterator[None]:
         return
     received: list[int] = []
     handlers: dict[int, Any] = {n: signal.getsignal(n) for n in _SIGNALS}
+    # SIG_DFL, SIG_IGN and handlers in C are no functions that could be called later.
     handlers = {n: handler for n, handler in handlers.items() if callable(handler)}
     for number in handlers:
         signal.signal(number, lambda number, frame: received.append(number))

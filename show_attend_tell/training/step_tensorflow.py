@@ -35,6 +35,8 @@ def captioner_step(
     def step(*batch):
         shape = tuple(batch[1].shape)  # of the targets, (B, T)
         if shape not in graphs:
+            # A concrete function: a tf.function that is called itself warns of
+            # retracing after a few lengths.
             function = compiled_step(model, settings, loss_of)
             graphs[shape] = function.get_concrete_function(*batch)
         return graphs[shape](*batch)

@@ -61,6 +61,7 @@ class CurveLog:
         self.writer = EventWriter(folder)
         if resumed:  # the settings are in the first file; step 0 would be a step back
             return
+        # Four spaces make a block of code in Markdown.
         text = "    " + experiment_to_toml(experiment).replace("\n", "\n    ")
         self.writer.text(0, "settings", text)
         self.writer.settings(0, hyperparameters(experiment), experiment.name)
@@ -191,6 +192,7 @@ def hyperparameters(experiment: Any) -> dict[str, bool | int | float | str]:
         if dataclasses.is_dataclass(settings) and table.name not in unused:
             for field in dataclasses.fields(settings):
                 value = getattr(settings, field.name)
+                # HParams takes only values of these types.
                 if isinstance(value, bool | int | float | str):
                     values[f"{table.name}.{field.name}"] = value
     return values

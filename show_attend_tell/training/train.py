@@ -131,6 +131,7 @@ def make_trainer(
     if not resume:
         task.require_kept([Path(runs_folder) / experiment.name])
     trainer = Trainer(task, workers)
+    # After all files are read and before anything is written.
     workers.require_same(task.identity())
     return trainer
 
@@ -156,6 +157,7 @@ def open_run(
     """
     folder = runs.open_run(task.experiment, runs_folder, resume, overwrite)
     vocabulary = task.model.vocabulary
+    # A resumed run has these words even if the initial model is gone.
     if vocabulary != load_vocabulary(task.experiment, work):
         vocabulary.save(folder / runs.VOCABULARY)
     return folder
@@ -188,6 +190,7 @@ class CaptionTask(Task):
     ):
         super().__init__(experiment)
         self.starts_trained = bool(self.settings.init_from)
+        # Prepared data, and warnings about what the settings make of them
         reader = stack.enter_context(open_features(experiment, work))
         self.reader = reader
         data, self.validation = load_splits(experiment, work, ("train", "val"), reader)
@@ -207,6 +210,7 @@ class CaptionTask(Task):
             stack.callback(mirror.close)
             readers.append(mirror)
         self.data_digests = self._digests(readers, runs_folder)
+        # The words, which an initial model may extend
         vocabulary = load_vocabulary(experiment, work)
         initial = None
         if resume:  # the initial model may be gone, and is not needed
@@ -217,6 +221,7 @@ class CaptionTask(Task):
             self.sources.append(("training.init_from", path))
             initial = _Initial(path, load_captioner(path))
             vocabulary = extend_vocabulary(path, initial.captioner, vocabulary)
+        # The model, and what updates it
         self.digest = _digest(json.dumps(vocabulary.words))
         self.model = self._build(vocabulary)
         self.monitored = MonitoredLoss(classes=len(vocabulary))
@@ -248,6 +253,7 @@ class CaptionTask(Task):
         """Return digests of everything that the updates and the validations read."""
         train_rows = self.data.rows
         rows = np.concatenate([train_rows, self.validation.rows])
+        # Only training photos have mirror images.
         features = [self.reader.digest(rows)]
         features += [mirror.digest(train_rows) for mirror in readers[1:]]
         digests = {"features": "".join(features)}
@@ -264,6 +270,8 @@ class CaptionTask(Task):
         if experiment.model.scale_annotations:
             rows = self.data.rows
             seed = self.settings.seed
+            # An initial model replaces this scale, below, by the one that it was
+            # trained with.
             model.set_annotation_scale(measure_deviation(self.reader, rows, seed))
         if initial is not None:
             captions = itertools.chain.from_iterable(self.data.captions)
@@ -311,6 +319,7 @@ class CaptionTask(Task):
         scores, captions = validate(
             model, self.reader, self.validation, self.experiment.decoding
         )
+        # Attention that never moves is no fault of a model without attention.
         attention = scores if self.experiment.model.attends else {}
         self._watch(step, captions.values(), attention)
         return scores

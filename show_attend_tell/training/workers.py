@@ -44,6 +44,8 @@ class Workers:
         Args:
             identity: names what a worker trains, and with which data.
         """
+        # The version first: other versions may name further things. The first
+        # difference is reported.
         identity = [f"version {__version__}", *identity]
         expected = self.broadcast(identity)
         for ours, theirs in zip(identity, expected, strict=True):
