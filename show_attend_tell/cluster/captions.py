@@ -111,6 +111,7 @@ def find_all_photos(paths: Iterable[str | os.PathLike]) -> list[Path | Failure]:
         if path.suffix.lower() == ".jsonl":
             named += [photo.path for photo in read_manifest(path)]
         else:
+            # Workers and later runs have other working directories.
             named.append(path.absolute())
     return list(distinct_photos(find_photos(named)))
 
@@ -147,6 +148,8 @@ def caption_on_cluster(
         author = made_by(pipeline, request)
         count = sum(not isinstance(photo, Failure) for photo in photos)
         encoder = pipeline.engine.encoder.identity()
+        # The model is loaded; the time of reading the folder and of starting workers
+        # counts.
         start = time.perf_counter()
         out = Path(out)
         failures = {}
@@ -188,6 +191,7 @@ def _items(
     photos: Sequence[Path | Failure], present: frozenset[Path], out: Path
 ) -> Iterator[WorkItem]:
     """Yield the chunks with a photo that has no caption yet."""
+    # Chunks keep their number in resumed runs, also where all captions are present.
     for number, first in enumerate(range(0, len(photos), SHARD_PHOTOS)):
         inputs = tuple(photos[first : first + SHARD_PHOTOS])
         absent = [photo for photo in inputs if photo not in present]
@@ -217,6 +221,7 @@ def write_shard(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     """
     with atomic_path(path, unique=True) as temporary:
         temporary.write_bytes("".join(map(row_line, rows)).encode(**ENCODING))
+        # A power failure must not leave an empty shard that counts as complete.
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
 
@@ -228,6 +233,8 @@ def read_shard(path: Path) -> list[dict]:
         CaptionError: the shard is damaged.
     """
     with reading(path, CaptionError, "delete it and run the same command again"):
+        # Not by splitlines, because captions may contain U+2028. The last line feed
+        # leaves an empty text.
         lines = read_text_bytes(path).decode(**ENCODING).split("\n")[:-1]
         rows = [parse_json(line) for line in lines]
         if not all(
@@ -259,6 +266,7 @@ def caption_folder(path: Path, header: dict) -> Iterator[dict[str, set[str]]]:
             f"{path}: must be a folder with --cluster. Received: a file; name another "
             "folder"
         )
+    # Hidden files do not count: the lock, and what a killed process was writing.
     if not header_file.exists() and any(path.glob("[!.]*")):
         raise CaptionError(
             f"{path}: must be empty, or begun by this command. Received: files without "
@@ -268,6 +276,7 @@ def caption_folder(path: Path, header: dict) -> Iterator[dict[str, set[str]]]:
         f"{path}: another process is writing it; wait, or name another folder"
     )
     with locked(path / ".lock", taken):
+        # Under the lock, so that two runs do not write different headers.
         if not header_file.exists():
             atomic_write(header_file, json.dumps(header, indent=1))
         with reading(header_file, CaptionError, "name another folder"):

@@ -45,6 +45,8 @@ def part_writer(
     encoder = Encoder(settings)
     encoder.expect(photos)
     identity_here = encoder.identity()
+    # Equal in everything, also in the versions that a comparison of encoders ignores:
+    # parts of one file must not differ by rounding.
     if identity_here != identity:
         difference = identity_difference(identity, identity_here, exact=True)
         versions = f"{identity_here['versions']} instead of {identity['versions']}"

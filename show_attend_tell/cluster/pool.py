@@ -84,6 +84,7 @@ class Cluster:
         """
         nodes = (node for node in self._ray.nodes() if node["Alive"])
         counts = [int(node["Resources"].get("CPU", 0)) for node in nodes]
+        # A worker's processors are on one node, so remainders of nodes are not added.
         for each in range(max(counts, default=1), 1, -1):
             if sum(count // each for count in counts) >= workers:
                 return each
@@ -133,9 +134,13 @@ class Cluster:
 
         def start(items: Iterable[WorkItem]) -> None:
             for item in items:
+                # Absolute, because workers verify them before they change their
+                # directory.
                 present = filter(os.path.isfile, map(os.path.abspath, item.files))
                 files = itertools.islice(present, _VERIFIED)
                 sizes = {file: os.path.getsize(file) for file in files}
+                # Bytes, because Ray would unpickle objects of this package in the
+                # worker before the version is compared.
                 running[task.remote(pickle.dumps((item.payload, sizes)))] = item
 
         start(first)
@@ -145,6 +150,8 @@ class Cluster:
             item = running.pop(done)
             try:
                 value, fault = ray.get(done)
+            # Before RayError, its base class: a dead worker raises another of its
+            # classes.
             except ray.exceptions.RayTaskError:
                 raise  # a mistake in this package
             except ray.exceptions.RayError as error:
@@ -161,8 +168,10 @@ class Cluster:
                 )
                 if not keep_going:
                     raise value from None
+            # Errors that would occur again on any worker end the run.
             if fault is not None:
                 raise SetupError(fault)
+            # Before the caller gets the value, so that the worker does not wait for it.
             start(itertools.islice(items, 1))
             yield item, value
 
@@ -236,6 +245,7 @@ def _prepared(setup: bytes) -> Callable[[Any], Any]:
     job, arguments, processors, folder = pickle.loads(setup)
     if os.path.isdir(folder):
         os.chdir(folder)
+    # Before the job imports TensorFlow, which reads them when it starts.
     for name in ("TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS"):
         os.environ[name] = str(processors)
     return job(*arguments)
@@ -254,6 +264,7 @@ def connected(address: str) -> Iterator[Cluster]:
     Raises:
         SetupError: Ray is not installed, or nothing answers at the address.
     """
+    # Ray would send usage statistics to its makers.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         import ray
@@ -355,6 +366,7 @@ def _fault_of(address: str) -> str | None:
         return None  # Ray itself has the keys
     import grpc  # which Ray speaks; a program that does not has taken the port
 
+    # A proxy of the environment is not on the way to a cluster.
     options = [("grpc.enable_http_proxy", 0)]
     with grpc.insecure_channel(address, options) as channel:
         try:

@@ -127,6 +127,7 @@ def train_variant(series: Series, experiment: Experiment) -> Outcome:
     try:
         # The process that trained the run before may not have ended yet.
         with runs.lock_run(experiment, series.runs, seconds=60):
+            # `train_one` takes this lock itself, so it is released here.
             resume = runs.holds_run(folder)
         if not (resume and is_trained(folder, experiment)):
             summary = series.train_one(
@@ -152,6 +153,7 @@ def _is_evaluated(folder: Path) -> bool:
         digest = runs.model_digest(folder / runs.MODEL)
     except (OSError, ValueError):
         return False
+    # The split too: `eval` of another split overwrites the same file.
     expected = {"split": SPLIT, "model_digest": digest}
     return isinstance(scores, dict) and expected.items() <= scores.items()
 
@@ -220,6 +222,7 @@ def _item(series: Series, experiment: Experiment, marker: str) -> WorkItem:
         open_features(experiment, series.work).close()
     with runs.lock_run(experiment, series.runs, seconds=60):
         files: list[str | Path] = [marker]  # no other process trains the run
+    # Sizes of the manifests show whether the worker has the same data.
     for folder in data_folders(experiment, series.work):
         files += folder.glob("manifest.jsonl")
     return WorkItem(f"run {experiment.name}", experiment, tuple(files))

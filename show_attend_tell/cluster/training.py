@@ -81,7 +81,9 @@ def train_on_cluster(
     with connected(cluster) as nodes:
         count = _number_of_workers(nodes, count)
         _require_divisible(experiment.training, count)
+        # The driver holds the lock for all workers: they may be started again.
         with runs.lock_run(experiment, runs_folder):
+            # Worker 0 opens the run later. A refusal should not wait for workers.
             runs.require_openable(experiment, runs_folder, resume, overwrite)
             logger.info("%s: trains on %s", folder, plural(count, "worker"))
             with tempfile.NamedTemporaryFile(dir=runs_folder, prefix=_DRIVER) as file:
@@ -175,6 +177,7 @@ def train_as_worker(
         workers.broadcast("verified")  # returns when all workers have come this far
         if workers.is_chief and not is_open:
             open_run(trainer.task, work, runs_folder, resume, overwrite)
+            # After the run is opened: a worker that ends in between opens it again.
             file.write_text(_OPENED)
         return trainer.run(folder, resume, progress=False)
 
@@ -251,6 +254,7 @@ def _cause(error: Exception) -> str:
     """Return the line of the first worker's error that names the cause."""
     failures = getattr(error, "worker_failures", {}) or {}
     text = str(next(iter(failures.values()), error))
+    # The last line of a traceback is the error.
     lines = [line for line in text.splitlines() if line.strip()]
     return one_line(lines[-1] if lines else error)
 
@@ -262,6 +266,8 @@ def _work(config: dict[str, Any]) -> tuple[Any, str | None]:
         Its value and None, or None and the line of an error that would occur again.
     """
     fault = Path(config["fault"])
+    # A restarted worker returns the error as a value. Raised again, it would be tried
+    # until the last of the restarts.
     if fault.exists():
         return None, fault.read_text()
     try:
@@ -271,6 +277,7 @@ def _work(config: dict[str, Any]) -> tuple[Any, str | None]:
         raise  # Ray Train stops the other workers, which wait for this one
     import jax
 
+    # Only after success: it waits for the other workers.
     jax.distributed.shutdown()
     return value, None
 
@@ -299,6 +306,7 @@ def _join() -> "Workers":
     context = train.get_context()
     rank = context.get_world_rank()
     count = context.get_world_size()
+    # Each worker finds a free port, of which worker 0's is used.
     with socket.socket() as free:
         free.bind(("", 0))
         port = free.getsockname()[1]
@@ -310,6 +318,7 @@ def _join() -> "Workers":
             f"worker on {host}: cannot join the others at {address} "
             f"({one_line(error)}); let all nodes reach each other's ports"
         ) from None
+    # After joining, because JAX must not compute before `initialize`.
     start_keras()
     from show_attend_tell.training.workers import Workers
 

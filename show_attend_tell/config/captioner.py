@@ -219,6 +219,7 @@ class HardAttentionSettings:
     sampling_probability: Annotated[float, Field(ge=0, le=1)] = 0.5
     drawn_per: Literal["minibatch", "caption"] = "minibatch"
 
+    # A function, because settings of digits use it too.
     _check_baseline = model_validator(mode="after")(require_samples)
 
 
@@ -378,6 +379,7 @@ class SavedIdentity:
 class SavedConfig:
     """The arguments of a Captioner."""
 
+    # The first fault is enough: a damaged file would have one for each word.
     vocabulary: Annotated[list[str], FailFast()]
     settings: ModelSettings = field(default_factory=ModelSettings)
     annotation_width: Positive = 512

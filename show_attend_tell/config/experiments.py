@@ -238,6 +238,7 @@ def _apply_change(values: Tables, change: str) -> None:
     key, equals, text = change.partition("=")
     *tables, last = key.strip().split(".")
     for table in tables:
+        # An unknown table is made here, and then refused by the validation.
         values = values.setdefault(table, {}) if isinstance(values, dict) else None
     if not equals or not last or not isinstance(values, dict):
         raise ConfigError(

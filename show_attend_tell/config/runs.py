@@ -101,6 +101,7 @@ def open_run(
     folder = Path(runs) / experiment.name
     if resume:
         return folder
+    # The settings are written first, so a folder with them is a run.
     if (folder / SETTINGS).exists():
         shutil.rmtree(folder)
     atomic_write(folder / SETTINGS, experiment_to_toml(experiment))
@@ -206,9 +207,11 @@ def find_model(name: str, runs: str | Path) -> Path:
         The path, of a model of version 0.3 too, which its reader refuses.
     """
     path = Path(name)
+    # Also an absent file, which its reader then names.
     if path.suffix in (".safetensors", ".keras") or path.is_file():
         return path
     folders = (path, Path(runs) / name)
+    # A model of this version in either folder goes before any of version 0.3.
     for inside in (MODEL, *_OLD_MODELS):
         for folder in folders:
             if (folder / inside).is_file():

@@ -321,6 +321,7 @@ def experiment_from_dict(values: Tables, origin: str = "settings") -> AnyExperim
 def experiment_to_dict(experiment: AnyExperiment) -> Tables:
     """Return the nested tables that :func:`experiment_from_dict` validates."""
     tables = dataclasses.asdict(experiment)  # type: ignore[call-overload]  # a Protocol
+    # TOML has no null: a table that is None is left out.
     return {name: value for name, value in tables.items() if value is not None}
 
 
@@ -343,6 +344,7 @@ def read_experiment_file(path: str | Path) -> AnyExperiment:
         raise ConfigError(
             f"{path}: cannot be read as TOML: {one_line(error)}"
         ) from None
+    # The file's own name comes second, and replaces the stem.
     return experiment_from_dict({"name": path.stem, **values}, str(path))
 
 
@@ -372,6 +374,7 @@ def _describe_fault(fault: Mapping[str, Any], tables: type[Any]) -> str:
         fault: an entry of ``ValidationError.errors()``.
         tables: the dataclass of the settings, whose keys are suggested.
     """
+    # Keys of TOML may be quoted, long, and have line breaks.
     key = " ".join(".".join(map(str, fault["loc"])).split())[:80] or "settings"
     if fault["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
         close = _nearest(key, tables)
@@ -393,6 +396,7 @@ def _nearest(key: str, tables: type[Any]) -> str:
     """Return ``, nearest: <known key>``, empty if no known key is similar."""
     names = [field.name for field in dataclasses.fields(tables)]
     known = _known_keys(tables) if "." in key else names + _known_keys(tables)
+    # The right key in the wrong table goes before a similar spelling.
     same = [name for name in known if name.split(".")[-1] == key.split(".")[-1]]
     return f", nearest: {same[0]}" if same else nearest(key, known)
 

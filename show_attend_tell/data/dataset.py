@@ -123,6 +123,8 @@ def epoch_order(
     """
     rng = np.random.default_rng([seed, epoch])
     order = rng.permutation(len(lengths))
+    # The sort is stable, so captions of one length stay in random order. Then the
+    # batches are put in random order too.
     order = order[np.argsort(lengths[order], kind="stable")]
     batches = [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
     return [batches[i] for i in rng.permutation(len(batches))]
@@ -143,6 +145,8 @@ def shown_items(weights: np.ndarray, seed: int, epoch: int) -> np.ndarray:
     Returns:
         Positions of items; 0 to N - 1 in order if all weights are 1.
     """
+    # NumPy ignores zeros at the end of a seed: without the 1 this would be
+    # `epoch_order`'s generator.
     rng = np.random.default_rng([seed, epoch, 0, 1])  # not a batch's generator
     shown = [np.repeat(np.arange(len(weights)), weights.astype(np.int64))]
     for weight in np.unique(weights):
@@ -182,7 +186,9 @@ class FeatureViews:
         Returns:
             (rows of `own`, L, D) float16, an array or a tensor on the device.
         """
+        # Drawn for the whole batch, so that every worker draws the same.
         choice = rng.integers(len(self.readers), size=len(rows))[own]
+        # Number of rows in the slice
         count = len(range(batch_size)[own])
         return self._gather(np.asarray(rows)[own], choice, count)
 
@@ -267,6 +273,7 @@ class CaptionBatches:
     def _make_batch(self, chosen: np.ndarray, rng: np.random.Generator) -> Batch:
         B = self.batch_size
         captions = self.captions
+        # One step more than words: <start> in the inputs, <end> in the targets.
         T = padded_length(int(captions.lengths[chosen].max()) + 1, self.few_lengths)
         inputs = np.full((B, T), PAD, np.int32)
         targets = np.full((B, T), PAD, np.int32)
@@ -310,6 +317,7 @@ class CaptionBatches:
             x, targets = to_device((x, targets))
             return x, targets
 
+        # With one thread, because a generator cannot be advanced by two.
         yield from read_ahead(read, numbers, _AHEAD)
 
 
@@ -329,6 +337,7 @@ def measure_deviation(
     """
     rng = np.random.default_rng(seed)
     chosen = rng.permutation(np.asarray(rows))[:photos]
+    # Sums in float64 over parts, so that the photos are never in memory together.
     total = squares = count = 0.0
     for start in range(0, len(chosen), 64):
         values = reader.read(chosen[start : start + 64]).astype(np.float64)

@@ -96,12 +96,14 @@ def settings_difference(settings: EncoderSettings, actual: Identity) -> str | No
     names = {settings.weights, str(actual.get("weights"))}
     if names <= set(BUILT_IN_WEIGHTS):
         wanted["weights"] = settings.weights
+        # Only random weights depend on the seed.
         if names == {"none"}:
             wanted["seed"] = settings.seed
     return _difference(wanted, actual, (key for key in wanted if key in actual))
 
 
 def _plain(value: object) -> object:
+    # JSON has lists where an encoder has tuples.
     return list(value) if isinstance(value, tuple) else value
 
 

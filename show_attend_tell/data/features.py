@@ -60,6 +60,8 @@ def feature_path(
         settings: settings of the encoder.
         mirrored: the split of mirrored photos; by default the photos are as they are.
     """
+    # The mirrored training photos keep the name that they had before other splits could
+    # be mirrored.
     endings = {None: ".h5", "train": ".mirror.h5"}
     ending = endings.get(mirrored, f".mirror-{mirrored}.h5")
     return Path(folder) / f"features-{settings.network}-{settings.layer}{ending}"
@@ -155,6 +157,7 @@ class FeatureReader:
                 self._read_columns()
                 self._find_features()
                 self._verify(identity)
+        # Also an interrupt, after which nobody else has the file to close it.
         except BaseException:
             self.close()
             raise
@@ -185,6 +188,7 @@ class FeatureReader:
         mirrored = self.attributes["mirrored"]
         digest = index_digest(text, mirrored, self.image_ids, reasons, self._checksums)
         stored = _text_attribute(file, "digest")
+        # The digest covers `problems` but not `written`, which must agree with it.
         whole = [not reason for reason in reasons]
         if stored != digest or whole != self._written.tolist():
             raise ValueError("ids, problems or checksums differ from `digest`")
@@ -288,6 +292,9 @@ class FeatureReader:
             if not self._file:
                 raise ValueError("the reader is closed")
             with hdf5_faults():
+                # The chunk is read as it is stored, to compare it, and then unpacked by
+                # HDF5. The mask starts the CRC, so that it is covered too: it says
+                # which filters HDF5 must undo.
                 mask, chunk = self._features.id.read_direct_chunk((row, 0, 0))
             if zlib.crc32(chunk, mask) != self._checksums[row]:
                 raise ValueError("its checksum differs")
@@ -335,6 +342,8 @@ def _open(path: Path) -> h5py.File:
     absent = "feature file; run `prepare`, then `features`"
     with reading(path, DataError, _REMEDY, absent):
         require_regular(path)
+        # HDF5 would take a lock, which some network file systems lack and which another
+        # process may hold.
         return h5py.File(path, "r", locking=False)
 
 

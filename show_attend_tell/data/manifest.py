@@ -113,6 +113,7 @@ def read_manifest(path: str | Path) -> list[Photo]:
         _verify_digest(path)
         with path.open(encoding="utf-8") as lines:
             rows = read_rows(path, lines, _fault, "id", "prepare the data again")
+            # `/` keeps an absolute path as it is.
             return [Photo(**row | {"path": folder / row["path"]}) for row in rows]
 
 
@@ -130,6 +131,7 @@ def _verify_digest(path: Path) -> None:
         stored = read_text_bytes(_digest_path(path))
     except FileNotFoundError:
         return
+    # The digest without the name, so that both files may be renamed.
     if stored.split()[:1] != _digest_line(path).encode().split()[:1]:
         raise DataError(
             f"{path}: differs from its digest in {_digest_path(path).name}: the file "

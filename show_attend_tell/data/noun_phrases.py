@@ -93,6 +93,7 @@ def kind_of(word: str) -> Kind:
         return Kind.MODIFIER
     if word in _NOUNS:
         return Kind.NOUN
+    # After the lists, which hold the exceptions.
     if word.endswith(_VERB_ENDINGS):
         return Kind.CLOSER
     return Kind.NOUN
@@ -130,6 +131,7 @@ def _closes(kinds: Sequence[int], t: int) -> bool:
     """Return whether word t ends the noun phrase before it."""
     if kinds[t] != Kind.JOINER:
         return kinds[t] == Kind.CLOSER
+    # "black and white", but not "a hat and a hat"
     joins = 0 < t < len(kinds) - 1
     joins = joins and kinds[t - 1] == Kind.MODIFIER and kinds[t + 1] == Kind.MODIFIER
     return not joins

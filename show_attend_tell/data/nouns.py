@@ -173,6 +173,7 @@ def nouns_of(words: Sequence[str]) -> frozenset[str]:
     while t < len(words):
         noun = singular(words[t])
         if t + 1 < len(words):
+            # Before single words, whose parts a compound replaces.
             compound = f"{words[t]} {singular(words[t + 1])}"
             if compound in COMPOUNDS:
                 nouns.add(compound)

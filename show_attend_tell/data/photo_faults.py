@@ -73,6 +73,7 @@ def describe_fault(error: Exception, content: bytes | None) -> str:
     if ends_early:
         return f"the file ends early or is damaged; {_REMEDY}"
     if is_unknown:
+        # TIFF of either byte order
         if content[:4] in (b"II*\0", b"MM\0*"):
             return "a TIFF of an unknown kind; export it with 8 or 16 bits per level"
         return "unknown image format"
@@ -111,9 +112,13 @@ def _missing_rows_of_jpeg(content: bytes) -> float | None:
 
     A progressive JPEG lacks details everywhere instead.
     """
+    # With an end marker libjpeg returns what there is; without it Pillow raises an
+    # error when the data end.
     whole_file = io.BytesIO(content + _END_OF_JPEG)
     try:
         with pillow_faults(), Image.open(whole_file, formats=["JPEG"]) as image:
+            # At an eighth of the size libjpeg only computes the mean of each block of
+            # 8 x 8 pixels.
             image.draft(None, (image.width // 8, image.height // 8))
             rows = np.asarray(image, np.int16).reshape(image.height, -1)
     except UNREADABLE:  # the file is damaged otherwise
@@ -135,9 +140,12 @@ def _missing_rows_of_png(content: bytes) -> float | None:
                 width, height, bits, colour, _, _, interlaced = struct.unpack(
                     ">IIBBBBB", chunk[:13]
                 )
+                # A byte for the filter, then the pixels, rounded up to bytes
                 row = 1 + (width * bits * _PNG_CHANNELS[colour] + 7) // 8
+                # Rows of an interlaced PNG are spread over seven passes: unknown.
                 expected = 0 if interlaced else row * height
             elif kind == b"IDAT":
+                # Pieces bound the memory: a short chunk may unpack to gigabytes.
                 while chunk and unpacked < (expected or 0):
                     unpacked += len(unpack.decompress(chunk, _PIECE))
                     chunk = unpack.unconsumed_tail
@@ -155,17 +163,20 @@ def _png_chunks(content: bytes) -> Iterator[tuple[bytes, bytes]]:
         (size,) = struct.unpack_from(">I", content, position)
         kind = content[position + 4 : position + 8]
         yield kind, content[position + 8 : position + 8 + size]
+        # Length, kind and checksum have 4 bytes each.
         position += size + 12
 
 
 def _stated_size(content: bytes) -> int | None:
     """Return the size in bytes that a WebP, BMP, HEIC or AVIF states, or None."""
     if content.startswith(b"RIFF") and content[8:12] == b"WEBP":
+        # RIFF does not count its first 8 bytes.
         return int.from_bytes(content[4:8], "little") + 8
     if content.startswith(b"BM") and len(content) > 6:
         return int.from_bytes(content[2:6], "little")
     if content[4:8] != b"ftyp":
         return None
+    # HEIC and AVIF are a sequence of boxes, each with its size first.
     position = 0
     while position + 8 <= len(content):
         (size,) = struct.unpack_from(">I", content, position)

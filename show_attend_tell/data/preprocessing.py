@@ -117,6 +117,7 @@ def has_suffix(path: str | os.PathLike[str]) -> bool:
 def _suffix(path: str | os.PathLike[str]) -> str:
     suffix = os.path.splitext(path)[1].lower()
     kind = suffix[1:]
+    # Neither "12.05.2024" nor "St. Mary" ends in a suffix.
     return suffix if kind and not kind.isdigit() and " " not in kind else ""
 
 
@@ -164,6 +165,7 @@ def _to_rgb(image: Image.Image) -> Image.Image:
     if image.mode[0] in "IF":
         image = _to_eight_bits(image)
     with pillow_faults():
+        # Not by convert, which would drop alpha and show the hidden colours.
         if image.has_transparency_data:
             image = image.convert("RGBA")
             white = Image.new("RGBA", image.size, "white")
@@ -184,6 +186,7 @@ def _to_eight_bits(image: Image.Image) -> Image.Image:
     if image.mode.startswith("I;16"):
         white = 65_535.0
     else:
+        # Infinities stay, and so exceed every scale.
         levels = np.nan_to_num(levels, posinf=np.inf, neginf=-np.inf)
         largest = np.abs(levels).max(initial=0)
         whites = [x for x in _WHITES[image.mode] if largest <= x * _OVERSHOOT]
@@ -207,6 +210,7 @@ def upright_rgb(image: Image.Image) -> Image.Image:
     """
     with pillow_faults():
         image.load()  # before EXIF is read: errors of the pixels are not ignored
+    # `pillow_faults` is inside, so that what it raises is suppressed.
     with contextlib.suppress(*UNREADABLE), pillow_faults():
         image = ImageOps.exif_transpose(image)
     if 0 in image.size:
@@ -298,6 +302,7 @@ def _scans(image: ImageFile.ImageFile) -> int:
         if kind == _START_OF_SCAN:
             count += 1
         if kind >= _FIRST_WITH_LENGTH and kind != _START_OF_IMAGE:
+            # The length counts its own two bytes.
             position += int.from_bytes(content[position : position + 2], "big")
     return count
 
@@ -373,6 +378,7 @@ def seen_region(photo_size: tuple[int, int], side: int, resize: str) -> Box:
     width, height = photo_size
     if resize == "squash":
         return 0.0, 0.0, float(width), float(height)
+    # The scaled photo has whole pixels, and the crop begins at one of them.
     shortest = round(side * 8 / 7)
     scale = shortest / min(width, height)
     wide = round(width * scale)

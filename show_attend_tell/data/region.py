@@ -108,6 +108,7 @@ def cell_shares(region: Box, grid: tuple[int, int]) -> np.ndarray:
     """
     x0, y0, x1, y1 = region
     rows, columns = grid
+    # Areas are products of the overlaps on both axes: (rows, columns)
     shares = np.outer(_overlaps(y0, y1, rows), _overlaps(x0, x1, columns))
     return shares.astype(np.float32).ravel()  # (rows, columns) -> (L,)
 
@@ -127,6 +128,7 @@ def smoothing(cells: int, upsampling: int = 1) -> np.ndarray:
     """
     centres = np.arange(cells) + 0.5
     points = (np.arange(cells * upsampling) + 0.5) / upsampling
+    # Each cell, and its images in the mirrors at both edges: (3, cells)
     mirrored = np.stack([centres, -centres, 2 * cells - centres])
     distance = (points[:, None, None] - mirrored) / SIGMA  # (points, 3, cells)
     weights: np.ndarray = np.exp(-0.5 * distance**2).sum(axis=1)  # -> (points, cells)

@@ -175,7 +175,9 @@ def open_features(
             reader = stack.enter_context(FeatureReader(path, identity))
             _require_settings(reader, settings, mirrored is not None)
             readers[folder] = reader
+            # The first set decides which encoder the others must have.
             identity = identity or reader.attributes["identity"]
+        # All are open: the caller closes them from here on.
         stack.pop_all()
     if not experiment.data.also:
         return readers[folder_of(experiment, work)]
@@ -232,6 +234,7 @@ class JointReader:
 
     def read(self, rows: Sequence[int] | np.ndarray) -> np.ndarray:
         """Read photos by their rows; see :meth:`FeatureReader.read`."""
+        # The reader of each row, and the row there: (B,) each
         numbers, places = self._places[np.asarray(rows, np.int64)].T
         features = np.empty((len(numbers), *self.shape[1:]), np.float16)
         for number in np.unique(numbers):
@@ -242,6 +245,7 @@ class JointReader:
     def digest(self, rows: Sequence[int] | np.ndarray) -> str:
         """Return a digest of the encoder and of the features of rows."""
         numbers, places = self._places[np.asarray(rows, np.int64)].T
+        # In one byte order, so that machines agree on the digest.
         digest = hashlib.sha256(numbers.astype("<i8").tobytes())
         for number in np.unique(numbers):
             of_reader = places[numbers == number]

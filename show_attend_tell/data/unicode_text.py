@@ -43,6 +43,7 @@ def visible_text(text: str) -> str:
     """
     if text.isascii() and text.isprintable():
         return text
+    # Word breaks first: the next step removes zero-width spaces everywhere.
     whole = unicodedata.normalize("NFC", _WORD_BREAK.sub(" ", text))
     seen = _INVISIBLE.sub(lambda match: _kept_joiner(whole, match.start()), whole)
     # Removing a character may bring a letter and its accent together.

@@ -61,6 +61,7 @@ def _split_plain(text: str) -> list[str]:
     Returns:
         The words; none if the caption needs Treebank, as every 25th does.
     """
+    # Only a comma before a space ends a word: "5,000" is left to Treebank.
     text = text.removesuffix(".").replace(", ", " ")
     words = [] if _NOT_PLAIN.search(text) else text.split()
     return words if _SPLIT_WORDS.isdisjoint(words) else []
@@ -79,6 +80,7 @@ def _split_by_treebank(text: str) -> list[str]:
     # Treebank splits off the last full stop only; one inside the text ends a sentence.
     words = _treebank().tokenize(text)
     words = [
+        # Abbreviations keep theirs: "mr." and "st." are short, "u.s." has another.
         word[:-1] if word.find(".") == len(word) - 1 and len(word) > 3 else word
         for word in words
     ]
@@ -176,6 +178,7 @@ class Vocabulary:
         counts = Counter(word for caption in captions for word in caption)
         kept = [word for word, count in counts.items() if count >= min_count]
         kept = [word for word in kept if word not in SPECIAL]
+        # Not in the order of the captions, which may differ between copies of the data.
         kept.sort(key=lambda word: (-counts[word], word))
         if not kept:
             raise DataError(
