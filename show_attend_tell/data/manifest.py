@@ -65,7 +65,8 @@ def _fault_of_object(item: object) -> str | None:
     numbers = isinstance(box, list | tuple) and all(
         isinstance(value, int | float) and not isinstance(value, bool) for value in box
     )
-    if not numbers or len(box) != 4 or box[0] >= box[2] or box[1] >= box[3]:
+    # Not by >=, which NaN passes.
+    if not (numbers and len(box) == 4 and box[0] < box[2] and box[1] < box[3]):
         return "`box` must be [x0, y0, x1, y1] with x0 < x1 and y0 < y1"
     return None if is_text(item["name"]) else "`name` must be a string"
 

@@ -124,6 +124,13 @@ _PLURALS = {
     "brownies": "brownie",
     "veggies": "veggie",
     "pies": "pie",
+    "zombies": "zombie",
+    "smoothies": "smoothie",
+    "calories": "calorie",
+    "walkie-talkies": "walkie-talkie",
+    "genies": "genie",
+    "caddies": "caddie",
+    "collies": "collie",
     "buses": "bus",
     "cactuses": "cactus",
     "vases": "vase",
@@ -140,6 +147,7 @@ glasses sunglasses eyeglasses goggles pants shorts jeans overalls tights legging
 trousers pajamas underpants trunks clothes scissors binoculars headphones earphones
 stairs bleachers tennis gymnastics sports christmas canvas gas lens atlas texas series
 chess news crossbones lacrosse fries rapids barracks dominoes legos cards arts ramen
+abdomen specimen regimen
 woods groceries dishes doors outdoors upstairs downstairs as was does has us
 """
 )

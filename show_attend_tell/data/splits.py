@@ -232,10 +232,21 @@ class JointReader:
         _, L, D = readers[0].shape
         self.shape = (len(places), L, D)
 
+    def _find(self, rows: Sequence[int] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the number of the reader of each row, and its row there, (B,) each."""
+        rows = np.asarray(rows, np.int64)
+        numbers, places = self._places[rows].T
+        # A reader of several sets would take -1 for its last row.
+        if (places < 0).any():
+            raise DataError(
+                f"{self.path}: `rows` must be of photos that have features. Received: "
+                f"{rows[places < 0][0]}"
+            )
+        return numbers, places
+
     def read(self, rows: Sequence[int] | np.ndarray) -> np.ndarray:
         """Read photos by their rows; see :meth:`FeatureReader.read`."""
-        # The reader of each row, and the row there: (B,) each
-        numbers, places = self._places[np.asarray(rows, np.int64)].T
+        numbers, places = self._find(rows)
         features = np.empty((len(numbers), *self.shape[1:]), np.float16)
         for number in np.unique(numbers):
             (chosen,) = np.nonzero(numbers == number)
@@ -244,7 +255,7 @@ class JointReader:
 
     def digest(self, rows: Sequence[int] | np.ndarray) -> str:
         """Return a digest of the encoder and of the features of rows."""
-        numbers, places = self._places[np.asarray(rows, np.int64)].T
+        numbers, places = self._find(rows)
         # In one byte order, so that machines agree on the digest.
         digest = hashlib.sha256(numbers.astype("<i8").tobytes())
         for number in np.unique(numbers):

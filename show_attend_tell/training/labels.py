@@ -74,10 +74,17 @@ def read_labels(path: Path) -> list[Label]:
         # Not by splitlines: a caption may contain U+2028, which it splits at.
         lines = read_text_bytes(path).decode("utf-8-sig").split("\n")
     labels = []
+    photos: dict[str, str] = {}  # key of each photo -> its name
     advice = "correct the file"
     for row in read_rows(path, lines, _fault, "photo", advice, skip_blank=True):
+        name = row["photo"]
+        if (other := photos.setdefault(key_of(name), name)) != name:
+            raise DataError(
+                f"{path}: the photo {quote(name)} occurs twice, also as "
+                f"{quote(other)}; {advice}"
+            )
         grades = tuple(GRADES[label] for label in row["labels"])
-        labels.append(Label(row["photo"], row["caption"], grades, row.get("list", "")))
+        labels.append(Label(name, row["caption"], grades, row.get("list", "")))
     if not labels:
         raise DataError(f"{path}: must have a label a line. Received: an empty file")
     return labels

@@ -30,7 +30,7 @@ from show_attend_tell.training.checkpoint import (
 from show_attend_tell.training.divergence import LossMonitor, MonitoredLoss
 from show_attend_tell.training.event_log import cut_events
 from show_attend_tell.training.optimizer import bounded, make_optimizer
-from show_attend_tell.training.step import describe_devices
+from show_attend_tell.training.step import describe_devices, device_count
 from show_attend_tell.training.tensorboard_log import CurveLog
 from show_attend_tell.training.workers import ALONE, Workers
 
@@ -343,9 +343,10 @@ class Trainer:
         """Return about half of the batch size; 0 if there is no smaller batch."""
         settings = self.settings
         half = settings.batch_size // 2
+        unit = device_count()
         if getattr(settings, "objective", "") == "cider":  # all captions of a photo
-            half -= half % settings.hypotheses
-        return half
+            unit *= settings.hypotheses
+        return half - half % unit
 
     def _epoch(self, log, bar: ProgressBar) -> None:
         position = self.position

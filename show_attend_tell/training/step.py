@@ -99,6 +99,11 @@ def require_divisible(rows: int, name: str) -> None:
     _backend().require_divisible(rows, name)
 
 
+def device_count() -> int:
+    """Return the number of devices that divide a batch, of all workers together."""
+    return _backend().device_count()
+
+
 def describe_devices() -> str:
     """Return the number and the kind of the devices of the step, for a message."""
     return _backend().describe_devices()

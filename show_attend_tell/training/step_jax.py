@@ -233,13 +233,18 @@ def total(values: np.ndarray) -> float:
 
 def require_divisible(rows: int, name: str) -> None:
     """See :func:`training.step.require_divisible`."""
-    count = len(jax.devices())
+    count = device_count()
     if rows % count:
         raise ConfigError(
             f"`{name}` must be a multiple of the {count} devices, as a batch is "
             f"divided among them. Received: {rows}; change training.batch_size, or "
             "choose devices with CUDA_VISIBLE_DEVICES"
         )
+
+
+def device_count() -> int:
+    """See :func:`training.step.device_count`."""
+    return len(jax.devices())
 
 
 def describe_devices() -> str:

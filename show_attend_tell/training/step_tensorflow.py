@@ -128,6 +128,11 @@ def require_divisible(rows: int, name: str) -> None:
     """Accept every batch: the step runs on one device."""
 
 
+def device_count() -> int:
+    """See :func:`training.step.device_count`."""
+    return 1
+
+
 def describe_devices() -> str:
     """See :func:`training.step.describe_devices`."""
     gpus = tf.config.list_physical_devices("GPU")

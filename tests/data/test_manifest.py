@@ -69,6 +69,7 @@ MALFORMED = [
     (START + '[], "size": 1}', "the key 'size' is unknown"),
     (START + f'[], "{"k" * 10**5}": 1}}', "is unknown"),
     (START + '[], "objects": [{"name": "c", "box": [3, 0, 1, 1]}]}', "x0 < x1"),
+    (START + '[], "objects": [{"name": "c", "box": [NaN, 0, 1, 1]}]}', "x0 < x1"),
     (START + f'[], "objects": [{{"name": "c", "box": [{"9" * 5000}]}}]}}', "line 1: "),
     *((line, "line 1: ") for line in ("[" * 10**5, "9" * 5000, '{"a":' * 10**5)),
 ]

@@ -164,6 +164,15 @@ def test_several_data_sets_are_read_as_one(two, mirrored):
     ]
 
 
+def test_a_photo_of_several_sets_without_a_mirror_image_is_refused(two):
+    with open_features(SETS, two, identity=IDENTITY) as plain:
+        train, val = load_splits(SETS, two, ["train", "val"], plain)
+        with open_mirror(SETS, two, plain, train) as mirror:
+            mirror.read(train.rows[:1])
+            with refused(DataError, "`rows` must be of photos that have features"):
+                mirror.read(val.rows[:1])
+
+
 def test_a_split_is_the_union_of_the_sets_that_have_it(tmp_path):
     work = prepare(tmp_path)
     prepare(work, name="more")

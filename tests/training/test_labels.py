@@ -53,6 +53,13 @@ def test_about_half_of_the_photos_fit_whatever_the_other_photos_are():
         ),
         ([GOOD | {"labels": [["right"]]}], "line 1: a label must be one of"),
         ([GOOD, GOOD], "line 2: the photo '1.jpg' occurs twice"),
+        (
+            [
+                GOOD | {"photo": f"COCO_{split}2014_000000000071.jpg"}
+                for split in ("val", "train")
+            ],
+            "'COCO_train2014_000000000071.jpg' occurs twice, also as 'COCO_val2014_",
+        ),
     ],
 )
 def test_a_malformed_file_is_one_line(tmp_path, rows, message):

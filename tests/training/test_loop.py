@@ -133,16 +133,19 @@ def test_the_time_left_counts_no_update_that_compiles_a_graph(tmp_path, monkeypa
 
 
 @pytest.mark.parametrize(
-    ("settings", "remedy"),
+    ("settings", "devices", "remedy"),
     [
-        ({"batch_size": 9}, "--set training.batch_size=4"),
-        ({"batch_size": 1}, "train a smaller model, or on a device with more memory"),
-        ({"batch_size": 15, **REWARD}, "--set training.batch_size=5"),
-        ({"batch_size": 5, **REWARD}, "train a smaller model, or on a device with"),
+        ({"batch_size": 9}, 1, "--set training.batch_size=4"),
+        ({"batch_size": 36}, 4, "--set training.batch_size=16"),
+        ({"batch_size": 4}, 4, "train a smaller model, or on a device with more"),
+        ({"batch_size": 1}, 1, "train a smaller model, or on a device with more"),
+        ({"batch_size": 15, **REWARD}, 1, "--set training.batch_size=5"),
+        ({"batch_size": 40, **REWARD}, 2, "--set training.batch_size=20"),
+        ({"batch_size": 5, **REWARD}, 1, "train a smaller model, or on a device with"),
     ],
 )
 def test_a_full_device_is_told_the_next_smaller_batch_if_there_is_one(
-    tmp_path, monkeypatch, settings, remedy
+    tmp_path, monkeypatch, settings, devices, remedy
 ):
     class Full(Counting):
         def __init__(self, scores):
@@ -153,6 +156,7 @@ def test_a_full_device_is_told_the_next_smaller_batch_if_there_is_one(
             raise RuntimeError("full")
 
     monkeypatch.setattr(loop, "is_out_of_memory", lambda error: True)
+    monkeypatch.setattr(loop, "device_count", lambda: devices)
     with refused(TrainingError, f"too little memory for an update of .*{remedy}"):
         run(tmp_path / "x", [-1.0], kind=Full)
 

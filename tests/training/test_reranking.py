@@ -37,17 +37,17 @@ def test_a_run_is_evaluated_with_a_reranker(work, tmp_path, capsys):
     evaluate(experiment(), work, runs, **QUIET)
     own = (done.folder / "scores.json").read_bytes()
     report = evaluate(experiment(), work, runs, reranker=file, **QUIET)
-    saved = json.loads((done.folder / "scores-reranked.json").read_text())
+    by_file = "reranked-by-reranker-Tiny-last"
+    saved = json.loads((done.folder / f"scores-{by_file}.json").read_text())
     assert saved["reranker"] == str(file)
     assert saved["rerank_weight"] == experiment().decoding.rerank_weight
     assert saved["CIDEr"] == pytest.approx(report.scores["CIDEr"])
     assert (done.folder / "scores.json").read_bytes() == own
-    assert (done.folder / "captions-val-reranked.json").exists()
+    assert (done.folder / f"captions-val-{by_file}.json").exists()
     model = done.folder / "model.safetensors"
     assert (
         exit_code("fit-reranker", "-e", settings, "--work", work, "--out", model) == 0
     )
-    (done.folder / "scores-reranked.json").unlink()
     evaluate(experiment(), work, runs, reranker="none", **QUIET)
     assert not (done.folder / "scores-reranked.json").exists()
     found = evaluate(experiment(), work, runs, **QUIET)  # finds its own
@@ -56,7 +56,7 @@ def test_a_run_is_evaluated_with_a_reranker(work, tmp_path, capsys):
     with pytest.raises(ConfigError, match="several hypotheses"):
         evaluate(experiment(), work, runs, beam=1, reranker=file, **QUIET)
     evaluate(experiment(), work, runs, beam=3, reranker=file, **QUIET)
-    assert (done.folder / "scores-beam-3-reranked.json").exists()
+    assert (done.folder / f"scores-beam-3-{by_file}.json").exists()
 
 
 @pytest.fixture
