@@ -30,6 +30,7 @@ def map_array(path: Path) -> np.ndarray:
     """
     with as_value_error(*_FAULTS):
         array = np.load(path, mmap_mode="r", allow_pickle=False)
+    # np.load looks at the content: a .npz file is opened under any name.
     if not isinstance(array, np.ndarray):
         array.close()
         raise ValueError("it must hold one array")
@@ -65,6 +66,7 @@ def open_archive(path: Path) -> Iterator[Archive]:
     with path.open("rb") as file:
         with as_value_error(*_FAULTS):
             opened = np.load(file, allow_pickle=False)
+        # np.load looks at the content: a .npy file is read under any name.
         if not isinstance(opened, np.lib.npyio.NpzFile):
             raise ValueError("it must be an archive of arrays")
         with opened:

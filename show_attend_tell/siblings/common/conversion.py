@@ -31,9 +31,11 @@ def convert_model(
     """
     with atomic_path(target) as temporary, conversion_of(source, temporary):
         model_class = models.class_named(old.class_name)
+        # Files of version 0.3 have no `texts`, which have defaults.
         known = ("settings", "seed", *model_class.sizes)
         config = {name: old.values[name] for name in known if name in old.values}
         shapes = models.shapes_of(model_class, config)
+        # The file has the state of the optimiser too, which stays behind.
         stored = old.arrays.shapes("optimizer")
         weights = {name for name in stored if not name.endswith(OLD_SCALE)}
         if len(weights) != len(shapes):
@@ -62,6 +64,8 @@ def _places(model: SiblingModel) -> dict[str, str]:
         if isinstance(item, h5py.Dataset):
             places[names[int(item[()].flat[0])]] = path
 
+    # Keras names the arrays of a file by its own rules. It applies them here itself, so
+    # that this module need not repeat them.
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "model.weights.h5"
         model.save_weights(file)

@@ -36,6 +36,8 @@ class SiblingModel(keras.Model):
 
     def __init__(self, settings, seed=0, **kwargs):
         super().__init__(**kwargs)
+        # Keras' `from_config` passes what `get_config` returned, the settings as a
+        # dict.
         if isinstance(settings, dict):
             settings = self.settings_class(**settings)
         self.settings = settings
@@ -65,6 +67,8 @@ class SiblingModel(keras.Model):
         known = {name: tuple(weight.shape) for name, weight in given.items()}
         shapes = {name: tuple(weight.shape) for name, weight in wanted.items()}
         lacking = {name: shapes[name] for name in new if name not in given}
+        # Equal tables: no weight is absent or left over, and all shapes fit. Weights
+        # are assigned only after that, so that a refused model stays as it was.
         if known | lacking != shapes:
             raise ValueError("other weights")
         for name, weight in given.items():
@@ -94,6 +98,7 @@ def named_weights(model):
 
     The layers of a model have names of their own, which no other process changes.
     """
+    # Keras numbers the models of a process: the prefix is `draw`, `draw_1`, and so on.
     return {
         weight.path.removeprefix(f"{model.name}/"): weight for weight in model.weights
     }
@@ -122,6 +127,7 @@ class Affine(keras.layers.Dense):
 
 def _open_forget_gate(bias):
     """Set the bias of an LSTM's forget gate, the second of four, to 1."""
+    # The order of the gates is i, f, o, g, see `lstm_update`.
     bias.assign(np.repeat(np.float32([0, 1, 0, 0]), bias.shape[0] // 4))
 
 
@@ -146,6 +152,9 @@ class Lstm(keras.layers.Layer):
         self.kernel = self.add_weight(
             shape=(inputs + width, 4 * width), initializer="zeros", name="kernel"
         )
+        # The fan-in of Glorot's rule is the inputs alone, and each gate's matrix of h
+        # is orthogonal by itself: one initializer for the whole kernel would do
+        # neither.
         parts = (
             keras.initializers.GlorotUniform(seed)((inputs, 4 * width)),
             OrthogonalGates(seed + 1)((width, 4 * width)),
@@ -156,6 +165,8 @@ class Lstm(keras.layers.Layer):
         )
         _open_forget_gate(self.bias)
         self.h_0 = self.add_weight(shape=(width,), initializer="zeros", name="h_0")
+        # The weights exist from the constructor on, because files are read before any
+        # call.
         self.built = True
 
     def start(self, rows):
@@ -196,6 +207,7 @@ class Cell(keras.layers.Layer):
         orthogonal = keras.initializers.Orthogonal(seed=seed)
         self.kernel = self.add_weight(
             shape=(inputs, self.gates),
+            # OrthogonalGates uses the four seeds from `seed` on.
             initializer=keras.initializers.GlorotUniform(seed=seed + 10),
             name="kernel",
         )
@@ -235,6 +247,7 @@ class Cell(keras.layers.Layer):
     def unroll(self, projected):
         """Return s_1 .. s_T of projected inputs, (B, T, gates) -> (B, T, n)."""
 
+        # Only U s_{t-1} is left in the loop: W x_t + b is one product for all steps.
         def advance(state, x):
             state = self.step(x, state)
             return state, {"s": state[0]}

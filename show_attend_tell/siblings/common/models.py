@@ -16,7 +16,7 @@ from show_attend_tell.runtime.backend import without_values
 from show_attend_tell.runtime.errors import ModelFileError, SetupError
 from show_attend_tell.siblings.common.layers import SiblingModel, named_weights
 
-_SIDE = Annotated[int, Field(ge=1, le=1000)]
+_SIDE = Annotated[int, Field(ge=1, le=1000)]  # side of a picture, or number of classes
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,8 @@ class TaskModels:
         """
         names = [each.__name__ for each in self.classes]
         name = class_of(path)
+        # A model of another task has a message of its own. The name is empty for a file
+        # of another program, which `open_tensors` refuses below.
         if name and name not in names:
             raise ModelFileError(
                 f"{path}: must be a model of task = {self.task!r}. Received: "
@@ -67,11 +69,14 @@ class TaskModels:
         with model_faults_described(path), open_tensors(Path(path), *names) as file:
             model_class = self.class_named(file.about["class"])
             config = file.about.get("config")
+            # Shapes first, without values: forged settings must not make the model
+            # allocate more memory than the file holds.
             shapes = self.shapes_of(model_class, config)
             file.require_no_more(file.require_weights(shapes))
             model = self.make(model_class, config)
             for name, weight in named_weights(model).items():
                 weight.assign(file.read_weight(name))
+        # The data decide the other arguments, such as the names of the classes.
         expected = {} if experiment is None else self.arguments_of(experiment)[1]
         if any(getattr(model, name) != value for name, value in expected.items()):
             raise ModelFileError(

@@ -78,10 +78,14 @@ class SiblingTask(Task, abc.ABC, Generic[Data]):
         source = experiment.training.init_from
         if not source:
             return cls(experiment, data, validation)
+        # Before the task is made: `fit_data` takes the alphabet of the initial model,
+        # and the data decide the size of the new model.
         path, initial = cls.models.load_initial(source, runs_folder)
         task = cls(experiment, cls.fit_data(data, initial), validation)
+        # `require_kept` refuses a training that would replace this file.
         task.sources.append(("training.init_from", path))
         cls.models.set_weights_from(initial, path, task.model)
+        # The initial model is validated first, and kept if no update improves it.
         task.starts_trained = True
         task.start_counts = True
         return task
@@ -125,6 +129,8 @@ class SiblingTask(Task, abc.ABC, Generic[Data]):
         """Apply the updates of an epoch from number `start` on; yield values to log."""
         batches = self.batches(epoch, start)
         numbers = range(start, self.steps)
+        # One thread makes the batches: a generator cannot be advanced by several at
+        # once.
         for batch in read_ahead(lambda _: next(batches), numbers, _AHEAD):
             yield self.step(*to_device(batch))
 
@@ -162,6 +168,7 @@ def train_task(
         KeyboardInterrupt: after the checkpoint was written, or in the first update.
     """
     task = task_class.open(experiment, Path(work), Path(runs_folder))
+    # A resumed training replaces no run.
     if not resume:
         task.require_kept([Path(runs_folder) / experiment.name])
     trainer = Trainer(task)

@@ -49,6 +49,7 @@ class Pictures(NamedTuple):
         """Return a digest of pictures, labels and classes."""
         digest = hashlib.sha256(np.ascontiguousarray(self.images).data)
         digest.update(np.ascontiguousarray(self.labels).data)
+        # The name of a folder need not be UTF-8.
         digest.update("\n".join(self.names).encode("utf-8", "surrogateescape"))
         return digest.hexdigest()
 
@@ -95,6 +96,7 @@ def prepare_class_folders(preparation: Preparation) -> Prepared:
             images[picture.split].append(image)
             labels[picture.split].append(names.index(picture.label))
     preparation.record(problems)
+    # Again, because files that cannot be read are known only now.
     _require_both(data, labels, names, problems)
     arrays: dict[str, Any] = {"names": np.array(names)}
     for split in _SPLITS:
@@ -127,6 +129,7 @@ def _with_splits(data: Path, files: list[Path], problems: Problems) -> list[_Pic
     """
     paths = {path.relative_to(data).as_posix(): path for path in files}
     tops = {name.split("/")[0].lower() for name in paths if "/" in name}
+    # Only if all folders are named as splits: beside `cat`, `train` is a class.
     split_folders = bool(tops) and tops <= _FOLDERS.keys()
     depth = 2 if split_folders else 1
     pictures = []

@@ -138,11 +138,14 @@ def make_pictures(
     """
     N = len(images)
     H = settings.canvas
+    # The user's pictures, which `read_pictures` requires to have this side, end here.
     if images.shape[1] == H and not settings.clutter:
         return images
+    # 16 bits, because digits and pieces overlap.
     sums = np.zeros((N, H, H), np.uint16)
     for _ in range(settings.clutter):
         source = pool[rng.integers(len(pool), size=N)]  # (N, 28, 28)
+        # + 1, because the end is exclusive: the last place must be possible too.
         start = rng.integers(DIGIT - PIECE + 1, size=(N, 2))
         rows, columns = _windows(start, PIECE)
         pieces = source[np.arange(N)[:, None, None], rows, columns]  # (N, 8, 8)
@@ -161,6 +164,7 @@ def _windows(start: np.ndarray, side: int) -> tuple[np.ndarray, np.ndarray]:
 def _add(sums: np.ndarray, pieces: np.ndarray, start: np.ndarray) -> None:
     """Add pieces (N, side, side) to pictures (N, H, H) at their corners (N, 2)."""
     rows, columns = _windows(start, pieces.shape[1])
+    # Every index occurs once, so that += adds all of a piece.
     sums[np.arange(len(sums))[:, None, None], rows, columns] += pieces
 
 
@@ -176,6 +180,7 @@ def held_out_pictures(
 def binarise(images: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Sample each pixel, uint8, as 255 with the probability of its intensity, or 0."""
     noise = rng.random(images.shape, np.float32)
+    # Noise is in [0, 1): a pixel of 0 is never ink, and one of 255 always.
     return np.where(noise * 255 < images, 255, 0).astype(np.uint8)
 
 
@@ -211,6 +216,7 @@ def digit_of_image(image: Image.Image) -> np.ndarray:
             "`photo` must show a digit. Received: the same brightness everywhere; draw "
             "a digit, or choose another photo"
         )
+    # Without a threshold the noise of a photo is ink, and the box is the whole photo.
     ink = np.where(ink > _INK * most, ink / most, 0)
     rows, columns = (np.flatnonzero(ink.any(axis=axis)) for axis in (1, 0))
     ink = ink[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
@@ -229,6 +235,7 @@ def _centred(ink: np.ndarray) -> np.ndarray:
         weights = ink.sum(axis=1 - axis, dtype=np.float64)
         centre = np.average(np.arange(side) + 0.5, weights=weights)
         first = round(DIGIT / 2 - centre)
+        # The centre of mass of an uneven shape could place ink outside.
         corner.append(min(max(first, 0), DIGIT - side))
     top, left = corner
     digit[top : top + ink.shape[0], left : left + ink.shape[1]] = ink

@@ -124,8 +124,11 @@ def read_idx(path: Path) -> np.ndarray:
     with (
         reading(path, DataError, _REMEDY),
         opener(path, "rb") as file,
+        # A gzip file that ends early, a damaged one, and a header that is too short.
         as_value_error(EOFError, zlib.error, struct.error),
     ):
+        # Two zero bytes, the type (8 is uint8) and the number of axes; then the length
+        # of each axis. Numbers are big-endian.
         zeros, kind, dimensions = struct.unpack(">HBB", file.read(4))
         shape = struct.unpack(f">{dimensions}I", file.read(4 * dimensions))
         if zeros or kind != 8 or not 1 <= dimensions <= 3 or shape[0] > _MOST:
@@ -133,6 +136,7 @@ def read_idx(path: Path) -> np.ndarray:
         if any(side != DIGIT for side in shape[1:]):
             raise ValueError(f"its pictures have the shape {shape[1:]}")
         size = int(np.prod(shape, dtype=np.int64))
+        # One byte more than announced shows a longer file without unpacking all of it.
         content = file.read(size + 1)
         if len(content) != size:
             received = "more" if len(content) > size else len(content)

@@ -52,6 +52,8 @@ class DigitModels:
                 seen.boxes[0], seen.views[0], prediction.steps[0], strict=True
             )
         ]
+        # Every picture is looked at T times; glimpses after the stop are not part of
+        # it.
         glimpses = glimpses[: seen.counts[0]]
         return {
             "digit": digit.tolist(),

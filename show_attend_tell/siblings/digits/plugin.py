@@ -116,6 +116,7 @@ _CLASSIFICATION = Task(
     evaluate=_evaluate_classifier,
     load_model=_load_classifier,
     convert_model=_convert_classifier,
+    # Names, because the classes would import Keras; a test compares both.
     models=frozenset({"RecurrentAttention", "PictureClassifier", "WindowClassifier"}),
     accepts=_LIMIT,
 )

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 Seed = Annotated[int, pydantic.Field(ge=0, lt=2**31)]
 
 
+# The queue runs one request at a time, so that no two requests load the models.
 @functools.cache
 def shipped_models() -> "DigitModels":
     """Return the models of the package; the first call takes seconds."""

@@ -44,6 +44,7 @@ def draw_amounts(rng: np.random.Generator, batch: int) -> tuple[np.ndarray, ...]
     slant = rng.uniform(-SLANT, SLANT, batch)
     turn = rng.uniform(-TURN, TURN, batch)
     right, down = rng.uniform(-FARTHEST, FARTHEST, (2, batch))
+    # Uniform in the logarithm: brighter and darker crops are about as frequent.
     bounds = np.log(GAMMAS)
     gamma = np.exp(rng.uniform(bounds[0], bounds[1], (batch, 1, 1)))
     deviation = rng.uniform(0, MOST_NOISE, (batch, 1, 1)).astype(np.float32)
@@ -61,6 +62,7 @@ def make_transform(wide, high, slant, turn, right, down) -> np.ndarray:
     """
     x = (WIDTH - 1) / 2
     y = (HEIGHT - 1) / 2
+    # (x, y) of the result is (x + right, y + down) of the crop.
     c = x + right - wide * x - slant * y
     f = y + down - turn * x - high * y
     zero = np.zeros_like(wide)

@@ -72,6 +72,7 @@ def read(crops, model, beam, lexicon, attention, page, out) -> None:
     from show_attend_tell.siblings.words.reading import read_into_file, require_jsonl
 
     if out is not None:
+        # Before the model is loaded, which takes longer.
         with refused_as_usage():
             require_jsonl(out)
     file = model or READERS.shipped_file()

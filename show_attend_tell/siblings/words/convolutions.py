@@ -69,6 +69,7 @@ class RecursiveConvolution(keras.layers.Layer):
         tied = self.kind == "recursive_tied"
         n = self.iterations
         self.kernel = None  # w
+        # A plain layer has v alone, a tied layer w alone.
         if tied or n:
             self.kernel = self._kernel("kernel", self.outputs, 0)
         feeds = n + 1 if self.kind == "recurrent" and not self.share_feedforward else 1
@@ -97,6 +98,7 @@ class RecursiveConvolution(keras.layers.Layer):
                 self.variances.append(moving(initializer="ones", name=f"variance_{t}"))
             return
         first = vector(initializer="zeros", name="bias_0")
+        # All iterations share b; an untied layer has b' at t = 0.
         later = first
         if self.kind == "recursive_untied" and self.iterations:
             later = vector(initializer="zeros", name="bias")
@@ -133,6 +135,7 @@ class RecursiveConvolution(keras.layers.Layer):
             if self.kind == "recurrent":
                 if not self.share_feedforward:
                     fed = convolve(x, self.feedforward[t])
+                # v x of t = 0 is added again, unless v depends on t.
                 total = total + fed
             states.append(self._activate(total, t, training, momentum))
         return states

@@ -220,6 +220,7 @@ def _require_split(split: str) -> str:
 
 def _require_folded(word: str) -> str:
     """Raise a ValueError unless a word is in the form in which words are compared."""
+    # Its DataError is a ValueError, which pydantic reports with the field.
     if fold(word, None) != word:
         raise ValueError("`word` must be in small letters")
     return word
@@ -301,6 +302,8 @@ class WordData:
                 f"`split` must be {' or '.join(map(repr, known))} in {folder}. "
                 f"Received: {quote(split)}; choose one of these"
             )
+        # A slice of the mapped file reads nothing; a list of rows would copy all of
+        # them.
         first = chosen[0]
         end = chosen[-1] + 1
         if end - first != len(chosen):
@@ -339,6 +342,7 @@ def _read_manifest(path: Path, characters: str | None) -> list[Word]:
     for number, line in enumerate(lines, start=1):
         try:
             row = parser.validate_json(line)
+            # `Word` accepts every visible character; here the alphabet is known.
             fold(row.word, characters)
         except (pydantic.ValidationError, DataError) as error:
             reason = one_line(error)

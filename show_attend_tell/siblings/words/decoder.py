@@ -70,9 +70,11 @@ class WordDecoder(MatrixLayer):
         self.tokens = tokens
         s = settings
         K = tokens
+        # 20 apart, because a Cell also uses seeds up to 10 after its own.
         self._seeds = itertools.count(seed * 1000 + 20, 20)
         self.first = self.second = None
         if s.decoder == "independent":
+            # The W_t of all positions side by side in one matrix.
             K *= STEPS
             self.output_kernel = self.matrix("output_kernel", inputs, K, self._seeds)
             self.output_bias = self.bias("output_bias", K)
@@ -84,6 +86,7 @@ class WordDecoder(MatrixLayer):
         self.first = Cell(s.cell, m, n, next(self._seeds), name="first")
         if s.decoder in ("rnn2", "rnn2_factored", "attention"):
             self.second = Cell(s.cell, n, n, next(self._seeds), name="second")
+        # Of I or z, for the first layer or the second, which have equally many gates.
         self.feed = self.matrix("feed", inputs, self.first.gates, self._seeds)
         if s.decoder == "attention":
             self._create_attention()
@@ -128,6 +131,8 @@ class WordDecoder(MatrixLayer):
             tokens: y_0 .. y_{T-1}, the start token first, (B, T).
             memory: from :meth:`memory`.
         """
+        # Less than 24 where all words of a part are shorter, see
+        # `training.split_targets`.
         T = tokens.shape[1]
         if self.first is None:
             alpha = ops.ones_like(memory.projected[:, :T, :1])
@@ -161,6 +166,7 @@ class WordDecoder(MatrixLayer):
         t = state["t"]  # (B, W)
         state = {**state, "t": t + 1}
         if self.first is None:
+            # The product selects each hypothesis' logits of its step.
             chosen = ops.one_hot(t, STEPS, dtype="float32")  # (B, W, T)
             alpha = ops.ones_like(chosen[..., :1])
             return ops.matmul(chosen, memory.projected), state, alpha
@@ -204,5 +210,6 @@ class WordDecoder(MatrixLayer):
         else:
             hidden = ops.tanh(ops.expand_dims(memory.projected, 1) + query)
             alpha = ops.softmax(hidden * self.w, axis=-1)  # (B, T, F)
+            # F alpha, so that uniform weights 1/F leave the features as they are.
             z = self.inputs * alpha * ops.expand_dims(memory.annotations, 1)
         return gates + ops.matmul(z, self.feed), alpha

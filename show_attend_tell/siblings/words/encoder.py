@@ -37,8 +37,10 @@ class CropEncoder(MatrixLayer):
         self.settings = settings
         self.seed = seed
         s = settings
+        # 50 apart, because each kernel of a convolution, at most 18, has its own.
         seeds = itertools.count(seed * 1000, 50)
         self.layers_per_stage = 2 if s.convolution == "plain" else 1
+        # A second layer of equal width where the other kinds iterate.
         widths = [
             pair
             for inputs, outputs in itertools.pairwise((1, *s.channels))
@@ -100,6 +102,7 @@ class CropEncoder(MatrixLayer):
         """
         h = ops.cast(images, precision)
         for number, layer in enumerate(self.convolutions):
+            # Before the first layer of each stage but the first.
             if number and number % self.layers_per_stage == 0:
                 h = ops.max_pool(h, POOL, POOL, padding="valid")
             h = layer(h, training=training, momentum=momentum)
@@ -110,5 +113,6 @@ class CropEncoder(MatrixLayer):
             for layer in self.dense:
                 h = self.dropout(layer(h), training=training)
             return h  # (B, F)
+        # (B, rows, columns, C) + (rows, 1, C) + (columns, C)
         h = h + ops.expand_dims(self.row_embedding, 1) + self.column_embedding
         return ops.reshape(h, (-1, L, C))

@@ -44,6 +44,7 @@ def measure(
     name = run.experiment.data.name
     split = run.split
     data = run.data
+    # From the run itself, because `--set data.name` names the words to measure.
     trained_on = read_experiment_file(run.folder / runs.SETTINGS).data.name
     characters = run.model.characters
     _require_alphabet(data.words, characters, run)
@@ -60,6 +61,7 @@ def measure(
         **score_words([reading.word for reading in readings], data.words),
         "measured": f"{search_name}, capitals as small letters, {lexicon_use}",
     }
+    # `scores.json` is kept for greedy words of the data that the run was trained with.
     suffix = ""
     if beam != 1 or lexicon is not None or split not in ("val", "test"):
         suffix = f"-beam-{beam}" if lexicon is None else f"-beam-{beam}-lexicon"

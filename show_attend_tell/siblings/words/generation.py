@@ -111,6 +111,7 @@ class Searcher:
         parts = []
         for first in range(0, len(crops), self.batch):
             rows = crops[first : first + self.batch]
+            # A last part is filled up, because every other size is traced anew.
             best = self._search(images_of(rows, self.batch))
             parts.append([ops.convert_to_numpy(field)[: len(rows)] for field in best])
         return Hypotheses(*map(np.concatenate, zip(*parts, strict=True)))
@@ -127,6 +128,7 @@ class Searcher:
         for first in range(0, len(words), self.batch):
             rows = words[first : first + self.batch]
             missing = self.batch - len(rows)
+            # Filled up too; the scores of the repeated word are cut off.
             tokens = np.concatenate([rows, np.repeat(words[:1], missing, axis=0)])
             scores = self._score(image, ops.convert_to_tensor(tokens))
             parts.append(ops.convert_to_numpy(scores)[: len(rows)])
@@ -143,6 +145,7 @@ class Searcher:
         if self.lexicon is None:
             return characters, log_prob
         words = self.lexicon.nearest(characters)
+        # The lexicon has them, and the search knows their log p.
         if words == [characters]:
             return characters, log_prob
         log_probs = self.log_probs(crop, encode_words(words, self.model.characters))
@@ -161,6 +164,8 @@ class Searcher:
             log_probs = ops.log_softmax(logits)
             # Only <end> may follow the longest word; its log p stays the model's.
             log_probs = ops.where(ops.logical_and(last, not_end), -np.inf, log_probs)
+            # The searches of captions stack these; a reader has no gate and samples no
+            # place.
             extras = {
                 "alpha": alpha,
                 "beta": ops.ones_like(alpha[..., 0]),  # (B, W)
@@ -175,6 +180,7 @@ class Searcher:
 
     def _log_probs(self, image, targets):
         annotations = self.model.encoder(image)  # (1, ...)
+        # One pass of the encoder for all words, (1, ...) -> (N, ...).
         annotations = ops.repeat(annotations, targets.shape[0], axis=0)
         outputs = self.model.teacher_force(shifted(targets), annotations)
         return -word_losses(outputs["logits"], targets)

@@ -88,6 +88,7 @@ def read_iiit5k(data: Path, validation: int) -> tuple[list[Crop], Problems]:
     crops: dict[str, list[Crop]] = {"train": [], "test": []}
     for root in _roots(data):
         for split in crops:
+            # The first place that has a split; unpacked folders come before archives.
             crops[split] = crops[split] or _read_split(root, split, problems)
     train = crops["train"]
     if not train:
@@ -123,6 +124,7 @@ def _roots(data: Path) -> Iterator[Root]:
     for path in archives:
         with reading(path, DataError, "get the archive again"):
             archive = open_zip(path)
+        # It stays open until the caller asks for the next place.
         with archive:
             tags = [name for name in archive.namelist() if name.endswith(".tags")]
             folder, slash, _ = min(tags, default="").rpartition("/")
@@ -159,6 +161,8 @@ def _read_split(root: Root, split: str, problems: Problems) -> list[Crop]:
             else:
                 row = Word(split, fold(label.strip()), name)
                 crops.append(Crop(row, read_crop(io.BytesIO(_read(root / name)))))
+        # First, because a DataError is a ValueError too; a PhotoError is not caught
+        # here.
         except DataError:
             problems.add(CropProblem.BAD_LABEL, f"{path} {label.strip()}")
         except (OSError, ValueError):
@@ -169,6 +173,7 @@ def _read_split(root: Root, split: str, problems: Problems) -> list[Crop]:
 def _find(root: Root, path: str) -> str | None:
     """Return the name of the file that a path of the tags means, None if absent."""
     stem = PurePosixPath(path).with_suffix("")
+    # Tags must not name files outside the folder.
     if stem.is_absolute() or ".." in stem.parts:
         return None
     names = [path, *(f"{stem}{suffix}" for suffix in _SUFFIXES)]
@@ -184,12 +189,15 @@ def _validation_paths(paths: list[str], count: int) -> set[str]:
     photos: dict[str, list[str]] = {}
     for path in sorted(paths):
         photo = PurePosixPath(path).stem.rpartition("_")[0]
+        # A name without a number is a photo of its own.
         photos.setdefault(photo or path, []).append(path)
+    # Sorted first: the choice must not depend on the order of the tags.
     names = sorted(photos)
     np.random.default_rng(_SEED).shuffle(names)
     chosen: list[str] = []
     for name in names:
         if len(chosen) + len(photos[name]) <= count:
             chosen += photos[name]
+    # Crops of other photos make up an exact number.
     left = [path for name in names for path in photos[name] if path not in chosen]
     return {*chosen, *left[: count - len(chosen)]}

@@ -25,6 +25,7 @@ _FIELDS = {"path": text, "word": text, "log_prob": finite, "made_by": text}
 _FLATTEST = 8  # grey levels between the darkest and the brightest pixel of a crop
 
 
+# Without `==`, because arrays compare to arrays and not to a truth value.
 @dataclass(frozen=True, eq=False)
 class Reading:
     """The word of a crop; T characters."""
@@ -89,9 +90,12 @@ def read_files(
         if describe is not None:
             for file in batch:
                 if not isinstance(file, Failure):
+                    # Before it is read: the row of a crop that is replaced meanwhile is
+                    # then outdated.
                     describe(file)
         return [_read(file) for file in batch]
 
+    # A thread decodes the next crops while the model reads these.
     for results in read_ahead(read, range(0, len(files), size)):
         crops = [result for result in results if isinstance(result, tuple)]
         readings = iter(())
@@ -168,6 +172,7 @@ def read_into_file(
                 )
                 failures += [r for r in batch if isinstance(r, Failure)]
                 bar.update(len(batch))
+        # A crop that was replaced, and cannot be read, loses its earlier word.
         outdated = journal.outdated(failure.path for failure in failures)
         if outdated:
             journal.remove(outdated)

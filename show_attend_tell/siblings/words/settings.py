@@ -61,6 +61,7 @@ class WordSettings:
 
     @model_validator(mode="after")
     def _check_source(self):
+        # The resolved settings of a run have all keys, so a default value is accepted.
         defaults = {field.name: field.default for field in dataclasses.fields(self)}
         for key in _IGNORED[self.source]:
             if getattr(self, key) != defaults[key]:

@@ -30,6 +30,7 @@ def reading_step(model: Reader, settings: ReaderTrainingSettings) -> Callable:
         B = crops.shape[0]
         if changes:
             crops = change_crops(crops, changes)
+        # One pass for both parts, which differ only in the decoder's number of steps.
         annotations = model.encoder(
             normalised(crops)[..., None], training=True, precision=settings.precision
         )
@@ -42,6 +43,8 @@ def reading_step(model: Reader, settings: ReaderTrainingSettings) -> Callable:
             part = annotations[first:last]
             logits = model.teacher_force(shifted(targets), part)["logits"]
             losses = word_losses(logits, targets, settings.label_smoothing)
+            # B is the whole batch: the mean over words does not depend on how it is
+            # divided.
             loss += ops.sum(losses) / B
             entropy += ops.sum(word_losses(logits, targets)) / B
             characters += ops.sum(ops.cast(targets != PAD, "float32")) / B

@@ -27,10 +27,12 @@ def reading_step(model: Reader, settings: ReaderTrainingSettings) -> Callable:
     def read_part(targets, annotations):
         """Return sums of losses and of entropies, and the gradients of the losses."""
         with tf.GradientTape() as tape:
+            # A tape watches only variables by itself.
             tape.watch(annotations)
             logits = model.teacher_force(shifted(targets), annotations)["logits"]
             losses = word_losses(logits, targets, settings.label_smoothing)
             total = tf.reduce_sum(losses)
+        # To log, without label smoothing; outside the tape, so that it has no gradient.
         entropy = tf.reduce_sum(word_losses(logits, targets))
         return total, entropy, tape.gradient(total, [annotations, *decoder])
 
@@ -41,6 +43,8 @@ def reading_step(model: Reader, settings: ReaderTrainingSettings) -> Callable:
         if changes:
             crops = change_crops(crops, changes)
         images = normalised(crops)[..., None]
+        # The tape of the encoder ends here: `read_part` returns the decoder's
+        # gradients.
         with tf.GradientTape() as tape:
             annotations = model.encoder(
                 images, training=True, precision=settings.precision
@@ -52,8 +56,11 @@ def reading_step(model: Reader, settings: ReaderTrainingSettings) -> Callable:
         losses, entropies, gradients = zip(*results, strict=True)
         of_annotations, *of_decoder = zip(*gradients, strict=True)
         of_annotations = tf.concat(of_annotations, axis=0) / B
+        # The chain rule by hand: the annotations' gradient continues into the encoder.
         of_encoder = tape.gradient(annotations, encoder, of_annotations)
         of_decoder = [tf.add_n(each) / B for each in of_decoder]
+        # In the order of the model's weights: the encoder is created before the
+        # decoder.
         model.optimizer.apply(of_encoder + of_decoder)
         entropy = tf.add_n(entropies) / B
         # Of each word, with its end.

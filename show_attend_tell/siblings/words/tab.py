@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from show_attend_tell.siblings.words.page_reader import PageReader
 
 
+# The queue runs one request at a time, so that no two requests load the reader.
 @functools.cache
 def shipped_reader() -> "PageReader":
     """Return the reader of the package; the first call takes seconds."""

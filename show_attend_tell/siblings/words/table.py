@@ -98,6 +98,7 @@ def _read_rows(
     words: dict[str, str] = {}
     splits: dict[str, str | None] = {}
     for row in read_table(table, data, texts=_COLUMNS):
+        # In NFC and without invisible characters, which would enter the alphabet.
         label = visible_text(row.captions[0]).strip()
         if row.name in words:
             data.problems.add(Problem.DUPLICATE_ID, row.name)
@@ -120,6 +121,7 @@ def _join(
         data.problems.add(CropProblem.ABSENT, name)
     places = {}
     for name, first in first_names(found).items():
+        # A table may name one file in several ways: its first name counts.
         if name == first:
             places[name] = found[name]
         else:

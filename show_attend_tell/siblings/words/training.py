@@ -122,6 +122,9 @@ class ReadTask(SiblingTask[WordData]):
         encoder = model.encoder
 
         def statistics_of(crops):
+            # With momentum 0 the layers store the statistics of the batch alone. The
+            # scope keeps what they store, because a compiled function may lose
+            # assignments to variables.
             with StatelessScope() as scope:
                 encoder(normalised(crops)[..., None], training=True, momentum=0.0)
                 return [
@@ -131,6 +134,7 @@ class ReadTask(SiblingTask[WordData]):
 
         measure = compiled(statistics_of, model, xla=False)
 
+        # Further epochs if one has fewer batches than are needed.
         epochs = (self.batches(epoch) for epoch in itertools.count())
         batches = itertools.chain.from_iterable(epochs)
         measured = [
@@ -151,6 +155,7 @@ class ReadTask(SiblingTask[WordData]):
         """
         if step:  # an initial model has measured statistics
             self.estimate_statistics(model)
+        # The loop validates the same copy every time, so that one graph serves all.
         if self._search is None:
             self._search = Searcher(model)
         self._readings = best_readings(self._search, self.validation.images)
@@ -180,8 +185,10 @@ def split_targets(targets: np.ndarray) -> tuple[np.ndarray, ...]:
         for two.
     """
     lengths = np.sum(targets != PAD, axis=1)
+    # A set, because a batch of one word has no first part: int(0.75) is 0.
     edges = sorted({0, int(_SHORT * len(lengths)), len(lengths)})
     return tuple(
+        # The last word of a part is its longest.
         targets[first:last, : next(T for T in LENGTHS if lengths[last - 1] <= T)]
         for first, last in itertools.pairwise(edges)
     )

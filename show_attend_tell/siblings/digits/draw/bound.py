@@ -36,8 +36,10 @@ class Measurer:
 
     def _run(self, images: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
         s = self.model.settings
+        # From NumPy, so that every backend measures with the same samples.
         noise = rng.standard_normal((len(images), s.steps, s.latent), np.float32)
         terms = self._draw(*map(ops.convert_to_tensor, (images, noise)))
+        # In float64, because means over many pictures and log-sums follow.
         return [ops.convert_to_numpy(x).astype(np.float64) for x in terms]
 
     def bound(self, images: np.ndarray, seed: int = 0) -> Bound:
@@ -64,12 +66,14 @@ class Measurer:
         """
         rng = np.random.default_rng(seed)
         bounds = []
+        # K samples of a picture are K rows of one call.
         together = max(1, BATCH // samples)
         for first in range(0, len(images), together):
             batch = images[first : first + together]
             # (n, H, W) -> (n K, H, W) -> log weights (n, K)
             l_x, _, log_ratio = self._run(np.repeat(batch, samples, axis=0), rng)
             logs = -(l_x + log_ratio.sum(axis=1)).reshape(len(batch), samples)
+            # A log-sum-exp: exp(logs) itself is 0 in float64 below -745 nats.
             bounds.append(np.log(samples) - np.logaddexp.reduce(logs, axis=1))
         return np.concatenate(bounds)
 

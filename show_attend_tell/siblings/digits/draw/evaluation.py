@@ -42,6 +42,7 @@ def measure(run: Measured[GenerationExperiment]) -> Report:
         f"fixed binarisation; {run.experiment.data.binarise} in training; one sample "
         "of z for each picture"
     )
+    # Bounds are comparable only on the same binary pixels, which the digest identifies.
     pixels = np.ascontiguousarray(images).data
     scores["pixels_digest"] = hashlib.sha256(pixels).hexdigest()
     text = [

@@ -127,9 +127,11 @@ def sample_frames(
     frames = []
     for t in range(pictures.shape[1]):
         boxes = None
+        # c_0 is learned: no window has written it.
         if t and "write" in outputs:
             boxes = written_boxes(outputs["write"][:, t - 1], model)
         frames.append(tile(pictures[:, t], columns, scale, boxes))
+    # The frame that stays longest shows the pictures without windows.
     return [*frames, tile(pictures[:, -1], columns, scale)]
 
 
@@ -167,6 +169,7 @@ def canvas_strip(images: np.ndarray, outputs: dict, model: Draw, scale=2):
         written = [None] * T
         if "write" in outputs:
             written = written_boxes(outputs["write"][row], model)
+        # The picture itself and c_0 have no window.
         boxes += [None, None, *written]
     shape = (-1, model.height, model.width)
     return tile(panels.reshape(shape), T + 2, scale, boxes)

@@ -73,10 +73,13 @@ def filter_bank(centre, stride, variance, N, size):
     Returns:
         F, (B, N, size).
     """
+    # Eq. (19) and (20). Filters and pixels count from 1, as in the paper: the same
+    # formulas counted from 0 would shift the grid by 1 - delta pixels.
     offsets = ops.arange(1, N + 1, dtype="float32") - N / 2 - 0.5
     means = centre[:, None] + offsets * stride[:, None]  # (B, N)
     pixels = ops.arange(1, size + 1, dtype="float32")
     squares = ops.square(pixels - means[:, :, None])  # (B, N, size)
+    # Eq. (25) and (26); Z is the sum in the softmax.
     return ops.softmax(-squares / (2 * variance[:, None, None]), axis=-1)
 
 
@@ -90,6 +93,7 @@ def filters(window: Window, N, height, width):
 def read_patch(image, window: Window, N):
     """Return gamma F_Y x F_X^T of pictures, Eq. (27); (B, H, W) -> (B, N, N)."""
     F_y, F_x = filters(window, N, *image.shape[1:])
+    # (B, N, H) x (B, H, W) x (B, W, N) -> (B, N, N)
     patch = ops.matmul(ops.matmul(F_y, image), ops.swapaxes(F_x, 1, 2))
     return window.intensity[:, None, None] * patch
 
@@ -97,5 +101,6 @@ def read_patch(image, window: Window, N):
 def write_patch(patch, window: Window, height, width):
     """Return 1/gamma F_Y^T w F_X of patches, Eq. (29); (B, N, N) -> (B, H, W)."""
     F_y, F_x = filters(window, patch.shape[1], height, width)
+    # (B, H, N) x (B, N, N) x (B, N, W) -> (B, H, W)
     image = ops.matmul(ops.matmul(ops.swapaxes(F_y, 1, 2), patch), F_x)
     return image / window.intensity[:, None, None]

@@ -63,9 +63,11 @@ class Draw(SiblingModel):
         self.generator = keras.random.SeedGenerator(seed)
         s = self.settings
         pixels = height * width
-        # 31 bits, because an Lstm also uses the seed after its own.
+        # 31 bits, because an Lstm also uses the four seeds after its own.
         seeds = [int(k) for k in np.random.SeedSequence(seed).generate_state(6) // 2]
         kernels = [keras.initializers.GlorotUniform(k) for k in seeds]
+        # N x N values each of x and x^, Eq. (27). Without attention x^ alone, because
+        # `see_image` multiplies x.
         seen = 2 * s.read**2 if s.attention else pixels
         written = s.write**2 if s.attention else pixels
         self.encoder = Lstm(seen + s.width, s.width, seeds[0], name="encoder")
@@ -76,9 +78,11 @@ class Draw(SiblingModel):
         if s.attention:
             # Kernels of zeros: at first a window is on the whole picture.
             self.to_read = Affine(s.width, PARAMETERS, "to_read")
+            # The fourth parameter is log delta~, Eq. (21).
             self.to_read.bias.assign([0, 0, 0, np.log(s.read_start), 0])
             self.to_write = Affine(s.width, PARAMETERS, "to_write")
         else:
+            # The rows of the encoder's kernel that belong to x in [x, x^], Eq. (17).
             self.see_image = self.add_weight(
                 shape=(pixels, 4 * s.width),
                 initializer=kernels[5],
@@ -121,16 +125,17 @@ class Draw(SiblingModel):
 
         def step(carry, eps):
             canvas, encoder, decoder = carry
-            seen, read = self._read(images, canvas, decoder[0])
+            seen, read = self._read(images, canvas, decoder[0])  # (3), (4)
             both = ops.concatenate([seen, decoder[0]], axis=1)
-            encoder = self.encoder(both, encoder, more_gates=gates)
-            mean = self.mean(encoder[0])
-            log_deviation = self.log_deviation(encoder[0])
+            encoder = self.encoder(both, encoder, more_gates=gates)  # (5)
+            mean = self.mean(encoder[0])  # (1)
+            log_deviation = self.log_deviation(encoder[0])  # (2)
             z = mean + ops.exp(log_deviation) * eps  # (B, Z)
-            canvas, decoder, write = self._advance(canvas, decoder, z)
+            canvas, decoder, write = self._advance(canvas, decoder, z)  # (7), (8)
             values = {
                 "canvas": canvas,
                 "l_z": divergence(mean, log_deviation),
+                # (z - mu) / sigma is eps, and the constants of both densities cancel.
                 "log_ratio": ops.sum(
                     (ops.square(z) - ops.square(eps)) / 2 - log_deviation, axis=-1
                 ),
@@ -140,6 +145,7 @@ class Draw(SiblingModel):
         start = self._start(rows)
         carry = (start[0], self.encoder.start(rows), start[1])
         (canvas, _, _), values = scan(step, carry, noise, s.steps)
+        # c_0 to c_T, (B, T, P) -> (B, T + 1, P)
         values["canvas"] = ops.concatenate([start[0][:, None], values["canvas"]], 1)
         # log(1 + e^c) - x c; not log(p + epsilon), whose gradient vanishes
         pixels = ops.softplus(canvas) - flat * canvas
@@ -176,6 +182,7 @@ class Draw(SiblingModel):
         error = images - ops.reshape(ops.sigmoid(canvas), shape)  # x^, (B, H, W)
         if not self.settings.attention:
             return ops.reshape(error, (-1, self.height * self.width)), {}
+        # Eq. (21), from h^dec_{t-1}. The window that writes is computed from h^dec_t.
         parameters = self.to_read(h)
         N = self.settings.read
         window = self._window(parameters, N)
@@ -264,6 +271,7 @@ class WindowClassifier(DigitClassifier):
             state = self.core(ops.reshape(patch, (-1, s.read**2)), state)
             return state, {"read": parameters}
 
+        # `scan` needs an input of each step; this one has no columns.
         nothing = ops.zeros((rows, s.steps, 0))
         state, values = scan(step, self.core.start(rows), nothing, s.steps)
         return {"logits": self.act(state[0]), **values}

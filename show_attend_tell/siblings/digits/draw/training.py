@@ -48,6 +48,7 @@ class GenerationTask(SiblingTask[Digits]):
         super().__init__(experiment, data, validation)
         self.pictures = held_out_binary(validation, experiment.data, "val")
         self.dynamic = experiment.data.binarise == "dynamic"
+        # "fixed" binarises all digits here, "dynamic" each batch in `make_batch`.
         self.images = data.images
         if not self.dynamic:
             self.images = binarise_fixed(data, "train").images
@@ -61,6 +62,7 @@ class GenerationTask(SiblingTask[Digits]):
             return self.model.losses_of(self.model.draw(pictures, noise))
 
         def noise_of(images):
+            # Not `len`, which a tensor in a graph of TensorFlow does not have.
             return self.model.sample_noise(images.shape[0])
 
         compiled = self.settings.jit_compile
@@ -78,6 +80,7 @@ class GenerationTask(SiblingTask[Digits]):
 
     def validate(self, model: Draw, step: int) -> dict[str, float]:
         """Return minus the bound on the validation pictures, and its terms in nats."""
+        # The loop validates the same copy every time, so that one graph serves all.
         if self._measurer is None:
             self._measurer = Measurer(model)
         terms = self._measurer.bound(self.pictures)
@@ -91,6 +94,7 @@ class GenerationTask(SiblingTask[Digits]):
         """Log canvases of the first validation pictures, and generated pictures."""
         images = self.pictures[:SHOWN].astype(np.float32) / 255
         s = model.settings
+        # The same noise at every validation, so that the pictures can be compared.
         rng = np.random.default_rng(_SAMPLE_SEED)
         noise = rng.standard_normal((len(images), s.steps, s.latent), np.float32)
         outputs = model.draw(*map(ops.convert_to_tensor, (images, noise)))

@@ -51,6 +51,7 @@ def measure(run: Measured[DigitExperiment]) -> Report:
     predict = Predictor(model)
     figures = []
     look = predict.default_look
+    # A model without places does not depend on the seed.
     seeds = SEEDS if predict.looks else (0,)
     found = [predict(images, look, seed) for seed in seeds]
     errors = [seen.errors(labels) for seen in found]
@@ -98,6 +99,7 @@ def _glimpse_scores(
 ) -> dict:
     """Return how many glimpses a model took that stops, and its reward."""
     taken = np.concatenate([seen.glimpses for seen in found])
+    # [1:], because no picture has 0 glimpses.
     counts = np.bincount(taken, minlength=model.glimpses + 1)[1:]
     mean = float(taken.mean())
     price = model.settings.price

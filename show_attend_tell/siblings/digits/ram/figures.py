@@ -62,6 +62,7 @@ def retina_glimpses(
     N, T, _ = seen.locations.shape
     zooms = np.ones((N, T)) if seen.zooms is None else seen.zooms
     counts = np.full(N, T) if seen.glimpses is None else seen.glimpses
+    # A row for each glimpse: (N, H, H) -> (N T, H, H).
     whole = np.repeat(images, T, axis=0).astype(np.float32) / 255
     places = seen.locations.reshape(N * T, 2).astype(np.float32)
     factors = zooms.reshape(N * T).astype(np.float32)
@@ -76,6 +77,7 @@ def retina_glimpses(
     patches = ops.convert_to_numpy(patches)  # (N T, k, g, g)
     side = s.patch * 2 ** (s.scales - 1)
     views = np.zeros((N * T, side, side), np.float32)
+    # From the widest patch to the sharpest, which covers the middle.
     for scale in reversed(range(s.scales)):
         width = s.patch * 2**scale
         # (N T, g, g) -> (N T, width, width): every cell as 2^i x 2^i pixels
@@ -84,6 +86,7 @@ def retina_glimpses(
         views[:, start : start + width, start : start + width] = patch
     centres = model.canvas / 2 + seen.locations * model.reach
     sides = s.patch * zooms[..., None]  # (N, T, 1)
+    # The first pixel of the retina's patch, see `retina.selection_matrix`.
     corners = np.floor(centres - sides / 2 + 0.5)  # (N, T, 2)
     boxes = np.concatenate([corners, corners + sides], axis=-1)
     return Glimpses(centres, boxes, views.reshape(N, T, side, side), counts)
@@ -103,11 +106,13 @@ def window_glimpses(images: np.ndarray, model: WindowClassifier) -> Glimpses:
     boxes = []
     for t in range(s.steps):
         window = make_window(parameters[:, t], s.read, H, H, s)
+        # Without gamma the view is in [0, 1], because the rows of F sum to 1.
         plain = window._replace(intensity=ops.ones_like(window.intensity))
         views.append(ops.convert_to_numpy(read_patch(pictures, plain, s.read)))
         windows = window_boxes(parameters[:, t], s.read, H, H, s)
         boxes.append(np.array([box.sides for box in windows]))
     boxes = np.stack(boxes, axis=1)  # T of (N, 4) -> (N, T, 4)
+    # (N, T, 4) -> (N, T, 2), the mean of two corners
     centres = boxes.reshape(N, -1, 2, 2).mean(axis=2)
     counts = np.full(N, s.steps)
     return Glimpses(centres, boxes, np.stack(views, axis=1), counts)
@@ -211,4 +216,5 @@ def _draw_path(
         markersize=5,
         markeredgewidth=1.2,
     )
+    # Boxes outside of the picture must not widen the panel.
     axes.set(xlim=(0, H), ylim=(H, 0))

@@ -137,6 +137,8 @@ class RecurrentAttention(DigitClassifier):
         self.locate = policy("locate", 2, "tanh")
         self.act = dense(s.width, classes, "act")
         self.expect = dense(s.width, 1, "expect")
+        # Made last, so that all other layers have the same initial weights without
+        # them.
         if s.zoom == "learned":
             self.join_zoom = dense(1, s.width, "join_zoom")
             self.choose_zoom = policy("zoom", 1, "tanh")
@@ -145,6 +147,7 @@ class RecurrentAttention(DigitClassifier):
             # At the start each glimpse is the last with a probability of about 1/T, so
             # that the classes after every number of glimpses are trained.
             self.choose_stop[-1].bias.assign([-math.log(s.glimpses - 1)])
+        # A weight, so that a checkpoint contains the average.
         self.moving = self.add_weight(
             shape=(), initializer="zeros", trainable=False, name="moving_reward"
         )
@@ -222,11 +225,16 @@ class RecurrentAttention(DigitClassifier):
             for name in ("means", "log_probs", "baselines", "stop_logits"):
                 if name in drawn:
                     found[name].append(drawn[name])
+            # Before `going` changes: the decision to stop is itself a decision that was
+            # made.
             if drawn and s.stop == "learned":
                 found["made"].append(going)
             if "flag" in drawn:
+                # A product, not a branch: the rows of a batch stop at different
+                # glimpses.
                 going = going * (1 - drawn["flag"])
             glimpses = glimpses + going
+            # Clipped here and not in `_sample_place`, whose density is that of l~.
             place = ops.clip(drawn.get("place", place), -1.0, 1.0)
             found["locations"].append(place)
             zoom = None
@@ -236,9 +244,12 @@ class RecurrentAttention(DigitClassifier):
             state = self._step(state, self._glimpse(images, place, zoom))
             states.append(state[0])
         outputs = {name: ops.stack(values, axis=1) for name, values in found.items()}
+        # One product for all glimpses, (R, T, width) -> (R, T, classes).
         outputs["step_logits"] = self.act(ops.stack(states, axis=1))
         outputs["logits"] = self.act(state[0])
         if s.stop == "learned":
+            # A product selects glimpse tau, because a gather is slow in a compiled
+            # step.
             last = ops.one_hot(ops.cast(glimpses, "int32") - 1, s.glimpses)  # (R, T)
             last = ops.expand_dims(last, -1)
             outputs["logits"] = ops.sum(last * outputs["step_logits"], axis=1)
@@ -261,6 +272,7 @@ class RecurrentAttention(DigitClassifier):
         if s.zoom == "learned":
             drawn["zoom"], log_zoom = self._sample_zoom(h, noise.zoom[:, t])
             log_prob = log_prob + log_zoom
+        # Before the first glimpse, which is always taken, there is no flag.
         if t and s.stop == "learned":
             logit, flag, log_flag = self._sample_stop(h, noise.stop[:, t])
             drawn["stop_logits"] = logit
@@ -269,6 +281,7 @@ class RecurrentAttention(DigitClassifier):
             log_prob = log_flag + (1 - flag) * log_prob
         if drawn:
             drawn["log_probs"] = log_prob
+            # The error of the baseline must not train the core.
             drawn["baselines"] = self.expect(ops.stop_gradient(h))[:, 0]
         return drawn
 
@@ -321,6 +334,7 @@ class RecurrentAttention(DigitClassifier):
         logit = self._choose(self.choose_stop, h)[:, 0]
         flag = ops.cast(noise < ops.sigmoid(logit), "float32")
         flag = ops.stop_gradient(flag)
+        # log(1 - sigmoid(z)) as log_sigmoid(-z), which stays finite for a large z.
         log_prob = flag * ops.log_sigmoid(logit) + (1 - flag) * ops.log_sigmoid(-logit)
         return logit, flag, log_prob
 
@@ -358,6 +372,7 @@ class RecurrentAttention(DigitClassifier):
         weighed = advantages * outputs["log_probs"]
         terms["reinforce"] = -ops.sum(weighed, axis=1)
         if self.settings.reinforce_per == "mean":
+            # The decisions of each row; without stop `made` may have a single column.
             count = ops.sum(ops.broadcast_to(made, ops.shape(weighed)), axis=1)
             terms["reinforce"] = terms["reinforce"] / count
         if "stop_logits" in outputs:
@@ -381,6 +396,7 @@ class RecurrentAttention(DigitClassifier):
             labels, outputs["step_logits"], from_logits=True
         )
         taken = ops.expand_dims(outputs["glimpses"], 1)  # (R, 1)
+        # (R, T), 1/tau for the glimpses up to tau, else 0
         weights = ops.cast(ops.arange(T, dtype="float32") < taken, "float32") / taken
         return ops.sum(weights * losses, axis=1)
 
@@ -408,14 +424,17 @@ class RecurrentAttention(DigitClassifier):
         The moving average of the reward is updated. ``outputs`` are those of
         :meth:`call`, for one or more runs of each picture.
         """
+        # A label for each run, in the order in which `call` repeats the pictures.
         labels = ops.repeat(ops.cast(labels, "int32"), self.settings.samples, axis=0)
         terms = self.loss_terms(labels, outputs)
         values = {name: ops.mean(term) for name, term in terms.items()}
         loss = values["cross_entropy"] + values["baseline_error"]
         loss = loss + self.settings.reinforce_weight * values["reinforce"]
+        # After the loss, whose baseline is the average over earlier batches alone.
         old = ops.convert_to_tensor(self.moving)
         decay = self.settings.baseline_decay
         self.moving.assign(moved_average(old, values["reward"], decay))
+        # The share of right classes is the reward without the price.
         right = values["reward"]
         if "glimpses" in outputs:
             values["glimpses"] = ops.mean(outputs["glimpses"])
@@ -441,6 +460,7 @@ def _sample_normal(mean, noise, sigma):
 
     The sample is a constant, so that the gradient of the density reaches the mean.
     """
+    # Without stop_gradient sample - mean is sigma eps, and the mean has no gradient.
     sample = ops.stop_gradient(mean + sigma * noise)
     squares = ops.sum(ops.square((sample - mean) / sigma), axis=-1)  # (R, d) -> (R,)
     dimensions = mean.shape[-1]

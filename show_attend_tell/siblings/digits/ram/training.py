@@ -87,6 +87,7 @@ class ClassificationTask(SiblingTask[Digits | Pictures]):
 
         Of a model that stops also the mean number of glimpses, and the reward.
         """
+        # The loop validates the same copy every time, so that its graphs serve all.
         if self._predictor is None:
             self._predictor = Predictor(model)
         predict = self._predictor

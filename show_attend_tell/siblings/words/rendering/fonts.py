@@ -80,6 +80,7 @@ def find_families(folder: str | Path | None = None) -> dict[str, list[Font]]:
         raise DataError(f"{folder}: no such folder; name a folder of font files")
     paths = _installed() if folder is None else _files_below(Path(folder))
     families: dict[str, list[Font]] = {}
+    # Resolved, because links in several places may lead to the same file.
     for path in sorted({path.resolve() for path in paths}):
         for name, font in _usable(path):
             families.setdefault(name, []).append(font)
@@ -119,6 +120,7 @@ def _installed() -> list[Path]:
 def _usable(path: Path) -> Iterator[tuple[str, Font]]:
     """Yield family name and font of each style of a file, if it draws text."""
     try:
+        # Opening a named pipe would wait for its writer.
         require_regular(path)
         face = _open(path, _SIZE)
         family, style = face.getname()
@@ -141,6 +143,7 @@ def _usable(path: Path) -> Iterator[tuple[str, Font]]:
 def _without_style(family: str) -> str:
     """Return the name of a family without weight and width."""
     name = " ".join(family.split())
+    # A name may end in several of them, such as "Condensed Bold".
     while (shorter := _STYLE.sub("", name)) != name:
         name = shorter
     return name

@@ -168,11 +168,14 @@ def render_words(
     files = (folder / name for name in (IMAGES, MANIFEST, SHEET, RECORD))
     if all(path.is_file() for path in files) and (folder / RECORD).read_text() == text:
         return False
+    # Other fonts, words or versions have another digest and reuse no part.
     stored = folder / f".parts-{PART}-{digest[:16]}"
     parts = []
     for split, count in counts.items():
         for start in range(0, count, PART):
             stop = min(start + PART, count)
+            # Named by its words, so that another number of words cannot reuse a shorter
+            # part.
             path = stored / f"{split}-{start:09d}-{stop:09d}.npz"
             parts.append(Part(split, start, stop, path))
     total = sum(counts.values())
@@ -181,7 +184,9 @@ def render_words(
     _render_parts(renderer, parts, workers, progress)
     (folder / RECORD).unlink(missing_ok=True)  # it describes the previous words
     write_words(folder, total, map(_read_part, parts))
+    # Last, because the record vouches for the other files.
     atomic_write(folder / RECORD, text)
+    # Also parts that earlier settings have left.
     for unfinished in folder.glob(".parts-*"):
         shutil.rmtree(unfinished)
     return True
@@ -196,6 +201,7 @@ def _render_parts(
     done = total - sum(part.stop - part.start for part in absent)
     processes = min(workers, len(absent))
     if absent:
+        # A log without a terminal has no bar.
         _LOGGER.info("rendering %d words, processes: %d", total - done, processes)
     shown = progress and bool(absent)
     title = "rendering words"
@@ -211,6 +217,7 @@ def _rendered(renderer: Renderer, parts: list[Part], processes: int) -> Iterable
         return
     # Spawned, not forked: a fork would copy locks that other threads hold.
     spawn = multiprocessing.get_context("spawn")
+    # Each worker gets the renderer with its photos once, not with every part.
     pool = ProcessPoolExecutor(processes, spawn, _start_worker, (renderer,))
     try:
         jobs = [pool.submit(_render_in_worker, part) for part in parts]
@@ -236,7 +243,9 @@ def _start_worker(renderer: Renderer) -> None:
 def _end_with_parent() -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None  # this is a worker
+    # Returns when the parent ends, also if it is killed.
     parent.join()
+    # sys.exit would end this thread alone.
     os._exit(1)
 
 
@@ -279,6 +288,7 @@ def write_words(
     rows = []
     shape = (count, HEIGHT, WIDTH)
     with atomic_path(folder / IMAGES) as temporary:
+        # Mapped, because 300,000 crops are a gigabyte.
         array = np.lib.format.open_memmap(temporary, "w+", np.uint8, shape)
         for crops, words in parts:
             array[len(rows) : len(rows) + len(words)] = crops

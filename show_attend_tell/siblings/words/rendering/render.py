@@ -90,6 +90,7 @@ class Renderer:
                 whole.update(repr((name, font.style, font.slanted)).encode())
                 whole.update(hashlib.sha256(Path(font.path).read_bytes()).digest())
         for photo in self.photos:
+            # With the shape: the same bytes in other rows are another photo.
             whole.update(repr(photo.shape).encode() + photo.tobytes())
         return whole.hexdigest()
 
@@ -133,6 +134,7 @@ def draw(
     size = int(face.size)
     space = size * rng.uniform(-0.05, _MOST_SPACE) if rng.random() < 0.45 else 0.0
     pieces, width = _spread(text, face, space)
+    # A margin of `size` on each side holds strokes, curves, frames and shadows.
     high = sum(min(part, 2 * size) for part in face.getmetrics())
     shape = math.ceil(width) + 2 * size, high + 2 * size
     baseline = size + min(face.getmetrics()[0], 2 * size)
@@ -157,6 +159,7 @@ def draw(
         rise = min(width * rng.uniform(0.03, 0.13), 0.9 * size) * rng.choice((-1, 1))
         word = curve(word, rise)
         outline = outline and curve(outline, rise)
+    # Before neighbours are drawn into the mask: the crop is the word's.
     box = (outline or word).getbbox()
     assert box is not None  # every font has a glyph for each character of a word
     if rng.random() < 0.15:
@@ -204,6 +207,8 @@ def _shadow(mask: Mask, size: int, rng: np.random.Generator) -> Mask:
     """Return the mask, shifted by a few pixels and blurred."""
     reach = max(1, size // 10)
     x, y = (int(rng.integers(-reach, reach + 1)) for _ in range(2))
+    # Never by 0, where the letters would hide it. What leaves one side returns at the
+    # other, but the margin is wider than the reach.
     moved = ImageChops.offset(mask, x or 1, y or 1)
     return moved.filter(ImageFilter.GaussianBlur(rng.uniform(0.0, size / 20)))
 
@@ -234,6 +239,8 @@ def curve(mask: Mask, rise: float) -> Mask:
     for k in range(_STRIPS):
         x0, x1 = edges[k : k + 2]
         a, b = rises[k : k + 2]
+        # The quadrilateral of the source: upper left, lower left, lower right, upper
+        # right. A strip moves up because its source lies lower.
         mesh.append(
             ((x0, 0, x1, height), (x0, a, x0, height + a, x1, height + b, x1, b))
         )
@@ -257,6 +264,7 @@ def crop(layers: Layers, box: Box, rng: np.random.Generator) -> Layers:
     half = np.abs(np.linalg.inv(turn)) @ (x1 - x0, y1 - y0) / 2  # contains the word
     left, right = 2 * half[1] * rng.uniform(-0.03, 0.35, 2)
     above, below = 2 * half[1] * rng.uniform(-0.03, 0.30, 2)
+    # In Pillow's order: upper left, lower left, lower right, upper right.
     x = np.array([-half[0] - left, -half[0] - left, half[0] + right, half[0] + right])
     y = np.array([-half[1] - above, half[1] + below, half[1] + below, -half[1] - above])
     size = (_side_of(x), _side_of(y))
@@ -300,6 +308,7 @@ def paint(
     width, height = layers.text.size
     ground, ink = sample_levels(rng)
     most = _MOST_TEXTURE * abs(ground - ink)
+    # From back to front: ground, shadow, outline, frame, text.
     picture = ground + _texture((height, width), most, rng, photos)
     if layers.shadow is not None:
         level = max(0.0, ground - rng.uniform(30.0, 150.0))
@@ -342,10 +351,13 @@ def _texture(
         y, x = rng.integers(np.array(photo.shape) - sides + 1)
         part = photo[y : y + sides[0], x : x + sides[1]].astype(np.float32)
     else:
+        # Log-uniform, for rows and columns apart: from grain to stripes and uneven
+        # light.
         cells = np.exp(rng.uniform(np.log(2.0), np.log(shape)))
         part = rng.standard_normal(np.maximum(2, shape / cells).astype(int), np.float32)
     image = Image.fromarray(part - part.mean())
     texture = np.asarray(image.resize(shape[::-1], Image.Resampling.BICUBIC))
+    # The square makes faint textures more frequent.
     wanted = amplitude * rng.random() ** 2
     return texture * (wanted / max(float(texture.std()), 1e-6))
 

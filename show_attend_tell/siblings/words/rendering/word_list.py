@@ -51,12 +51,14 @@ class WordList:
         self._size = len(frequencies)
         by_length: dict[int, list[str]] = {}
         for word in sorted(frequencies):
+            # Words longer than the table are drawn with its longest.
             by_length.setdefault(min(len(word), len(_LENGTHS)), []).append(word)
         self._words = list(by_length.values())
         self._lengths = np.cumsum([_LENGTHS[length - 1] for length in by_length])
         self._shares = []
         for words in self._words:
             weights = np.sqrt([frequencies[word] for word in words])
+            # Both terms sum to 1 over the words of a length: half of the draws each.
             self._shares.append(np.cumsum(weights / weights.sum() + 1 / len(words)))
 
     def __len__(self) -> int:
@@ -86,6 +88,7 @@ class WordList:
 def _sample(cumulative: np.ndarray, rng: np.random.Generator) -> int:
     """Return a random index in proportion to its weight."""
     place = np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right")
+    # If the product is rounded up to the last sum, the index is one too large.
     return min(int(place), len(cumulative) - 1)
 
 
