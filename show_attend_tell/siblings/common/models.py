@@ -74,6 +74,7 @@ class TaskModels:
             shapes = self.shapes_of(model_class, config)
             file.require_no_more(file.require_weights(shapes))
             model = self.make(model_class, config)
+            # One by one: a second copy of all weights is never in memory.
             for name, weight in named_weights(model).items():
                 weight.assign(file.read_weight(name))
         # The data decide the other arguments, such as the names of the classes.

@@ -118,6 +118,7 @@ class SiblingTask(Task, abc.ABC, Generic[Data]):
     def compile(self, total_steps: int) -> None:
         """Compile the model, and then its step."""
         super().compile(total_steps)
+        # Last, because a step on JAX holds the variables of the built optimiser.
         self.step = self.make_step()
 
     @property
@@ -138,6 +139,7 @@ class SiblingTask(Task, abc.ABC, Generic[Data]):
         """Yield batches; each depends only on the seed, the epoch and its number."""
         seed = self.settings.seed
         B = self.batch
+        # The whole order also from `start` on, so that a resumed epoch goes on in it.
         order = np.random.default_rng([seed, epoch]).permutation(self.count)
         for number in range(start, self.steps):
             rows = order[number * B : (number + 1) * B]

@@ -77,6 +77,7 @@ def prepare_class_folders(preparation: Preparation) -> Prepared:
     if preparation.limit is not None:
         listed = _limited(listed, preparation.limit)
     names = _require_classes(data, listed, problems)
+    # Only classes of training pictures can be learned.
     for picture in listed:
         if picture.label not in names:
             problems.add(_UNKNOWN, picture.name)
@@ -102,6 +103,7 @@ def prepare_class_folders(preparation: Preparation) -> Prepared:
     for split in _SPLITS:
         if images[split]:
             arrays[f"{split}_images"] = np.stack(images[split])
+            # 16 bits for up to 1,000 classes.
             arrays[f"{split}_labels"] = np.array(labels[split], np.uint16)
     with atomic_path(preparation.folder / FILE) as temporary:
         np.savez(temporary, **arrays)

@@ -37,6 +37,7 @@ class DigitClassifier(SiblingModel):
     """
 
     sizes = ("canvas", "classes")
+    # Empty in a file that `convert` writes of version 0.3, whose classes are digits.
     texts: ClassVar = {"names": (tuple[_Name, ...], ())}
     glimpses = 0
 

@@ -78,6 +78,7 @@ def draw(experiment, changes, runs, name, count, columns, scale, seed, out) -> N
     if experiment or changes or name:
         settings = load_settings(experiment or "draw_mnist", changes, name)
     start_keras()
+    # After `start_keras`, because the modules of the model import Keras.
     from show_attend_tell.config.runs import MODEL
     from show_attend_tell.siblings.digits.draw.bound import Sampler
     from show_attend_tell.siblings.digits.draw.figures import save_samples

@@ -67,6 +67,7 @@ def read(crops, model, beam, lexicon, attention, page, out) -> None:
     if out is not None and (attention is not None or page is not None):
         raise click.UsageError("--out cannot be combined with --attention or --html.")
     start_keras()
+    # After `start_keras`, because the modules of the model import Keras.
     from show_attend_tell.siblings.words.generation import Lexicon, Searcher
     from show_attend_tell.siblings.words.models import READERS
     from show_attend_tell.siblings.words.reading import read_into_file, require_jsonl

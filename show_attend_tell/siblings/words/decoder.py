@@ -104,6 +104,7 @@ class WordDecoder(MatrixLayer):
             self.w = self.matrix("w", A, 1, self._seeds)
             return
         near = keras.initializers.RandomNormal(stddev=0.1, seed=next(self._seeds))
+        # u_i and w_i of the features, in place of the W_a and w of places.
         self.u = self.add_weight(shape=(A,), initializer="ones", name="u")
         self.w = self.add_weight(shape=(A,), initializer=near, name="w")
 

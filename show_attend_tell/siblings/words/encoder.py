@@ -59,6 +59,7 @@ class CropEncoder(MatrixLayer):
             )
             for k, (inputs, outputs) in enumerate(widths)
         ]
+        # Between the stages, and not after the last.
         halvings = len(s.channels) - 1
         self.grid = HEIGHT // POOL**halvings, WIDTH // POOL**halvings
         places = int(np.prod(self.grid))
@@ -100,6 +101,7 @@ class CropEncoder(MatrixLayer):
             a, (B, L, C), where each place has an embedding of its row and an embedding
             of its column added; or features, (B, F), if the settings require them.
         """
+        # The convolutions keep this type, because they do not autocast.
         h = ops.cast(images, precision)
         for number, layer in enumerate(self.convolutions):
             # Before the first layer of each stage but the first.

@@ -127,6 +127,7 @@ def _roots(data: Path) -> Iterator[Root]:
         # It stays open until the caller asks for the next place.
         with archive:
             tags = [name for name in archive.namelist() if name.endswith(".tags")]
+            # With the slash, by which zipfile.Path knows a folder.
             folder, slash, _ = min(tags, default="").rpartition("/")
             yield zipfile.Path(archive, folder + slash)
 

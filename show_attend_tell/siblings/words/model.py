@@ -43,6 +43,7 @@ class Reader(SiblingModel):
         super().__init__(settings, seed, **kwargs)
         settings = self.settings
         self.characters = characters
+        # Before the decoder: `step_tensorflow` passes the gradients in this order.
         self.encoder = CropEncoder(settings, seed, name="encoder")
         width = settings.feature_width
         if settings.reads_places:

@@ -23,6 +23,7 @@ class PageReader:
         Raises:
             ModelFileError: the file of the package is damaged.
         """
+        # A larger batch would be filled up for the single crop of a request.
         self._search = Searcher(model or READERS.load_shipped(), batch=1)
 
     def read(self, image: Image.Image) -> dict:

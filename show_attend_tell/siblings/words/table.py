@@ -54,6 +54,7 @@ def prepare_table(preparation: Preparation) -> Prepared:
         for row in rows:
             path = places[row.path]
             bar.update()
+            # `unpack` has recorded its problem.
             if path in damaged:
                 continue
             try:

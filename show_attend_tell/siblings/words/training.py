@@ -105,6 +105,7 @@ class ReadTask(SiblingTask[WordData]):
         """Return crops with the shortest words first, and their random changes."""
         lengths = np.sum(self.targets[rows] != PAD, axis=1)
         rows = rows[np.argsort(lengths, kind="stable")]
+        # Not None, which `to_device` would take for an array.
         changes = ()
         if self.settings.augment:
             changes = draw_changes(np.random.default_rng(seed), len(rows))

@@ -92,6 +92,8 @@ class Sampler:
         parts = []
         for first in range(0, count, BATCH):
             rows = min(BATCH, count - first)
+            # Picture by picture from one generator: more pictures begin with the same
+            # ones.
             noise = rng.standard_normal((rows, s.steps, s.latent), np.float32)
             outputs = self._generate(ops.convert_to_tensor(noise))
             parts.append({k: ops.convert_to_numpy(x) for k, x in outputs.items()})

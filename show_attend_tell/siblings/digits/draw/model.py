@@ -130,7 +130,7 @@ class Draw(SiblingModel):
             encoder = self.encoder(both, encoder, more_gates=gates)  # (5)
             mean = self.mean(encoder[0])  # (1)
             log_deviation = self.log_deviation(encoder[0])  # (2)
-            z = mean + ops.exp(log_deviation) * eps  # (B, Z)
+            z = mean + ops.exp(log_deviation) * eps  # (6), (B, Z)
             canvas, decoder, write = self._advance(canvas, decoder, z)  # (7), (8)
             values = {
                 "canvas": canvas,
@@ -247,6 +247,7 @@ class WindowClassifier(DigitClassifier):
         super().__init__(settings, canvas, classes, seed, names, **kwargs)
         s = self.settings
         self.glimpses = s.steps
+        # 31 bits, as in `Draw`.
         seeds = [int(k) for k in np.random.SeedSequence(seed).generate_state(2) // 2]
         self.core = Lstm(s.read**2, s.width, seeds[0], name="core")
         kernel = keras.initializers.GlorotUniform(seeds[1])

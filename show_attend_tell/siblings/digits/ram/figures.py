@@ -167,10 +167,12 @@ def draw_glimpses(
     grid = figure.subplots(N, T + 1, squeeze=False)
     for row, axes in enumerate(grid):
         count = int(glimpses.counts[row])
+        # Frames after the stop repeat the last glimpse.
         now = min(shown, count)
         stopped = shown >= count and count < T
         centres = glimpses.centres[row, :now]
         _draw_path(axes[0], images[row], centres, glimpses.boxes[row, :now])
+        # The model chooses a class only after its last glimpse.
         axes[0].set_ylabel(f"{classes[row]}" if shown >= count else "", rotation=0)
         for t, panel in enumerate(axes[1:]):
             _clear(panel)

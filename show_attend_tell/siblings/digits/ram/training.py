@@ -40,6 +40,7 @@ class ClassificationTask(SiblingTask[Digits | Pictures]):
 
     other = "other digits"
     models = CLASSIFIERS
+    # Without staticmethod the function would be a method of the task.
     read_split = staticmethod(read_split)
 
     def __init__(

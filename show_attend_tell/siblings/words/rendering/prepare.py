@@ -229,6 +229,7 @@ def _rendered(renderer: Renderer, parts: list[Part], processes: int) -> Iterable
             "same command again to continue, on fewer cores, such as `taskset -c 0`"
         ) from None
     finally:
+        # After Ctrl-C too: parts that have begun are finished, which takes a second.
         pool.shutdown(cancel_futures=True)
 
 

@@ -145,6 +145,7 @@ def draw(
         pen = ImageDraw.Draw(mask)
         for piece, start in pieces:
             place = size + x + start, baseline + y
+            # "ls" is the left end of the baseline.
             pen.text(place, piece, 255, face, anchor="ls", stroke_width=stroke)
         return mask
 
@@ -347,6 +348,7 @@ def _texture(
     """
     if photos and rng.random() < _FROM_PHOTOS:
         photo = photos[int(rng.integers(len(photos)))]
+        # The whole photo on an axis where the crop is larger; it is resized below.
         sides = np.minimum(shape, photo.shape)
         y, x = rng.integers(np.array(photo.shape) - sides + 1)
         part = photo[y : y + sides[0], x : x + sides[1]].astype(np.float32)
@@ -359,6 +361,7 @@ def _texture(
     texture = np.asarray(image.resize(shape[::-1], Image.Resampling.BICUBIC))
     # The square makes faint textures more frequent.
     wanted = amplitude * rng.random() ** 2
+    # A plain part of a photo has the deviation 0.
     return texture * (wanted / max(float(texture.std()), 1e-6))
 
 
