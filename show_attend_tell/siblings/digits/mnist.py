@@ -105,11 +105,12 @@ def _checked(
     """Return digits after validating shapes and labels."""
     N = len(images)
     fits = images.shape == (N, DIGIT, DIGIT) and labels.shape == (N,) and N
-    if not fits or images.dtype != np.uint8 or labels.max() >= CLASSES:
+    is_typed = images.dtype == np.uint8 and np.issubdtype(labels.dtype, np.integer)
+    if not (fits and is_typed and labels.min() >= 0 and labels.max() < CLASSES):
         raise DataError(
             f"{origin}: the {split} digits must be images (N, 28, 28) of bytes with "
-            f"labels (N,) below 10. Received: {images.shape} and {labels.shape}; get "
-            "the files again"
+            f"labels (N,), integers from 0 to 9. Received: {images.shape} "
+            f"{images.dtype} and {labels.shape} {labels.dtype}; get the files again"
         )
     return Digits(images, labels.astype(np.uint8))
 

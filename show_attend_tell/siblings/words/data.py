@@ -137,8 +137,8 @@ def decode(tokens: Sequence[int], characters: str = CHARACTERS) -> str:
 def read_word_file(path: str | Path, characters: str = CHARACTERS) -> list[str]:
     """Return the words of a file in small letters, each once, in its order.
 
-    Lines with other characters than letters and digits, or too many of them, are
-    skipped; a warning has their number and the first of them.
+    Lines with characters outside of the alphabet, or too many of them, are skipped; a
+    warning has their number and the first of them.
 
     Args:
         path: text in UTF-8, one word a line; empty lines are ignored.
@@ -163,16 +163,17 @@ def read_word_file(path: str | Path, characters: str = CHARACTERS) -> list[str]:
             first = first or f"line {number}, {quote(line, 40)}"
     if not words:
         raise DataError(
-            f"{path}: must have words of 1 to {MAX_LENGTH} letters and digits, one a "
-            f"line. Received: {first or 'an empty file'}; correct the file"
+            f"{path}: must have words of 1 to {MAX_LENGTH} of the characters "
+            f"{describe_characters(characters)}, one a line. Received: "
+            f"{first or 'an empty file'}; correct the file"
         )
     if skipped:
         _LOGGER.warning(
-            "%s: %d lines skipped, words are 1 to %d of 0-9, a-z and A-Z; the first is "
-            "%s",
+            "%s: %d lines skipped, words are 1 to %d of %s; the first is %s",
             path,
             skipped,
             MAX_LENGTH,
+            describe_characters(characters),
             first,
         )
     return list(dict.fromkeys(words))

@@ -29,7 +29,8 @@ class CropEncoder(MatrixLayer):
 
     Args:
         settings: a :class:`words.settings.ReaderSettings`.
-        seed: seed of the initial weights and of dropout.
+        seed: seed of dropout and of the initial weights, but for the embedding of the
+            columns, which is the same for all seeds.
     """
 
     def __init__(self, settings, seed=0, **kwargs):

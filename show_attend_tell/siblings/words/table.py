@@ -118,8 +118,9 @@ def _join(
 ) -> tuple[list[Word], dict[str, Path]]:
     """Return the rows in the order of splits, and the file of each crop."""
     found = photo_places(data, words)
-    for name in words.keys() - found.keys():
-        data.problems.add(CropProblem.ABSENT, name)
+    for name in words:  # in the table's order
+        if name not in found:
+            data.problems.add(CropProblem.ABSENT, name)
     places = {}
     for name, first in first_names(found).items():
         # A table may name one file in several ways: its first name counts.

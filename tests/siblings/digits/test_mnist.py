@@ -115,4 +115,18 @@ def test_labels_beyond_nine_or_of_another_number_are_refused(tmp_path):
     own = digits(20)
     for labels in (own.labels + 5, own.labels[:19]):
         write_idx(tmp_path, "train", own._replace(labels=labels))
-        assert "labels (N,) below 10" in error_of(read_mnist, tmp_path)
+        assert "labels (N,), integers from 0 to 9" in error_of(read_mnist, tmp_path)
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.float32, "U1", object])
+def test_labels_of_an_archive_are_integers_from_0(tmp_path, kind):
+    own = digits(20)
+    labels = own.labels.astype(kind)
+    if kind == np.int8:
+        labels[3] = -1
+    np.savez(
+        tmp_path / "mnist.npz",
+        **{"x_train": own.images, "y_train": labels},
+        **{"x_test": own.images, "y_test": own.labels},
+    )
+    assert error_of(read_mnist, tmp_path).startswith(str(tmp_path / "mnist.npz"))

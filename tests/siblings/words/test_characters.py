@@ -56,7 +56,7 @@ def test_words_are_read_once_in_their_order_and_other_lines_skipped(tmp_path, ca
     lines = ["Stop", " b12 ", "don't", "", "stop", "a" * 24, "caf\u00e9", "New York"]
     path.write_text("\n".join(lines), encoding="utf-8-sig")
     assert read_word_file(path) == ["stop", "b12"]
-    assert "4 lines skipped" in caplog.text
+    assert "4 lines skipped, words are 1 to 23 of 0-9, a-z and A-Z" in caplog.text
     assert 'line 3, "don\'t"' in caplog.text
 
 

@@ -53,6 +53,7 @@ class GenerationTask(SiblingTask[Digits]):
         if not self.dynamic:
             self.images = binarise_fixed(data, "train").images
         self._measurer: Measurer | None = None
+        self._sampler: Sampler | None = None
 
     def make_step(self) -> Callable:
         """Return the step of pictures."""
@@ -94,6 +95,8 @@ class GenerationTask(SiblingTask[Digits]):
         """Log canvases of the first validation pictures, and generated pictures."""
         images = self.pictures[:SHOWN].astype(np.float32) / 255
         s = model.settings
+        if self._sampler is None:  # one graph serves all, as in `validate`
+            self._sampler = Sampler(model)
         # The same noise at every validation, so that the pictures can be compared.
         rng = np.random.default_rng(_SAMPLE_SEED)
         noise = rng.standard_normal((len(images), s.steps, s.latent), np.float32)
@@ -102,7 +105,7 @@ class GenerationTask(SiblingTask[Digits]):
         drawn = {
             "canvas": canvas_strip(images, arrays, model),
             "samples": sample_grid(
-                Sampler(model)(SAMPLES, _SAMPLE_SEED), model, columns=5, scale=2
+                self._sampler(SAMPLES, _SAMPLE_SEED), model, columns=5, scale=2
             ),
         }
         for name, image in drawn.items():
