@@ -23,6 +23,8 @@ from show_attend_tell.runtime.untrusted import (
     require_regular,
 )
 
+# Version 3.0 differs in names of fields that are not Latin-1; arrays here have no
+# fields.
 _HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
@@ -46,10 +48,12 @@ def open_archive(
     require_regular(path)
     with open_zip(path) as archive:
         listed = archive.namelist()
+        # Two readers might take different members of one name.
         if len(set(listed)) < len(listed):
             raise ValueError("it holds a member twice")
         if names is not None and (strange := set(listed) - set(names)):
             raise ValueError(f"it also holds {min(strange)[:80]!r}")
+        # The sizes that the archive states; `read_member` unpacks no more than these.
         size = sum(member.file_size for member in archive.infolist())
         limit = 50_000_000 + 8 * path.stat().st_size  # weights hardly compress
         if size > limit:
@@ -96,7 +100,9 @@ def parse_array(content: bytes) -> np.ndarray:
     with as_value_error(SyntaxError, tokenize.TokenError, TypeError, IndexError):
         shape, _, dtype = _HEADERS[version](file)
     size = len(content) - file.tell()
+    # Integers of Python, which a forged shape cannot make overflow.
     if dtype.hasobject or math.prod(shape) * dtype.itemsize != size:
         raise ValueError(f"an array of {dtype} and shape {shape} in {size} bytes")
+    # read_array parses the header again, now that its size is known to be true.
     file.seek(0)
     return np.lib.format.read_array(file, allow_pickle=False)

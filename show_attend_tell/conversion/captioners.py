@@ -78,6 +78,7 @@ def convert_captioner(model: OldModel, source: Path, target: Path) -> list[str]:
     """
     beside = source.with_suffix(f".{RERANKER}.npz")
     calibration = source.with_suffix(f".{CONFIDENCE}.npz")
+    # Under the final name there is only a file that this version has read.
     with atomic_path(target) as temporary:
         with conversion_of(source, temporary):
             _require_version(model, source)
@@ -112,11 +113,14 @@ def _values_of(model: OldModel) -> dict[str, Any]:
     """Return the settings of a captioner that this version knows."""
     if model.values.get("convolutions"):
         raise ValueError("`convolutions` must be []; version 0.3 reads them")
+    # Keras' own values, such as the model's name, and those of 0.3 alone are left out.
     known = {field.name for field in fields(SavedConfig)}
     values = {name: value for name, value in model.values.items() if name in known}
     identity = values.get("encoder_identity")
     if isinstance(identity, dict) and isinstance(identity.get("weights"), str):
         name = identity["weights"]
+        # The weights beside the model are converted too, and then end with
+        # .safetensors.
         if Path(name).suffix == ".h5":
             name = current_path(Path(name)).name
         values["encoder_identity"] = {**identity, "weights": name}
@@ -126,10 +130,12 @@ def _values_of(model: OldModel) -> dict[str, Any]:
 def _read_weights(arrays: Hdf5Arrays, values: dict[str, Any]) -> dict[str, np.ndarray]:
     """Return the weights as they are stored, with their scales."""
     weights: dict[str, np.ndarray] = {}
+    # In the order of Keras, in which `places` counts them.
     shapes = dict(layout(parse_config(values)))
     for name, path in places(list(shapes)).items():
         weights[name] = arrays.read(path, shapes[name])
         if weights[name].dtype == np.int8:
+            # One scale for each output channel, the last axis.
             scale = arrays.read(path + OLD_SCALE, shapes[name][-1:])
             weights[name + SCALE] = scale.astype(np.float32)
     return weights
@@ -163,6 +169,8 @@ def _group_of(name: str) -> str:
         return f"decoder/{layer}/"
     encoder, number, part = numbered.groups()
     stack = "encoder_layers" if encoder else "decoder_layers"
+    # Keras names the layers of a list by their class: the second is
+    # transformer_layer_1.
     suffix = f"_{int(number) - 1}" if int(number) > 1 else ""
     return f"decoder/{stack}/transformer_layer{suffix}/" + (f"{part}/" if part else "")
 
@@ -170,6 +178,7 @@ def _group_of(name: str) -> str:
 def _read_reranker(path: Path) -> Part:
     """Return the reranker in a ``.npz`` file."""
     arrays, about = read_arrays(path, _RERANKER_ARRAYS, _RERANKER_FORMAT)
+    # basis_scale and landmarks_scale.
     names = {name: name.replace(OLD_SCALE, SCALE) for name in arrays}
     kept = {name: about.get(name) for name in ("gamma", "vocabulary", "encoder")}
     return Part(kept, {names[name]: values for name, values in arrays.items()})

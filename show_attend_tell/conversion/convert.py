@@ -70,6 +70,7 @@ def convert(
     if path.suffix == SUFFIX:
         raise ModelFileError(f"{path}: is already a {SUFFIX} file")
     folder = None
+    # A folder that is named comes before a run of the same name.
     for place in (path, Path(runs_folder) / path):
         if place.is_dir():
             folder = place
@@ -121,6 +122,7 @@ def _convert_file(source: Path, target: Path, network: str | None) -> list[str]:
         )
     with conversion_of(source), open_zip(source) as archive:
         members = set(archive.namelist())
+    # One member tells a checkpoint, a calibration, a reranker and an encoder apart.
     if "position.json" in members:
         raise ModelFileError(_checkpoint_note(source))
     if "familiarity.npy" in members:
@@ -134,6 +136,8 @@ def _convert_file(source: Path, target: Path, network: str | None) -> list[str]:
 
 def _convert_model(source: Path, target: Path) -> list[str]:
     """Convert a captioner, or the model of a plug-in; return notes."""
+    # `conversion_of` covers the opening alone: the converters describe their own
+    # faults, while the model is still open.
     with contextlib.ExitStack() as stack:
         with conversion_of(source):
             model = stack.enter_context(open_model(source))
@@ -170,6 +174,7 @@ def _convert_weights_beside(values: dict, source: Path) -> list[str]:
         return []
     beside = source.with_name(name)
     target = current_path(beside)
+    # Several models of a folder share one file of weights.
     if not target.exists():
         convert_encoder(beside, target, identity.get("network"))
     return [f"{beside} -> {target}"]
@@ -185,9 +190,12 @@ def _convert_settings(folder: Path) -> list[str]:
         kept = dict(values)
         for name, retired in _RETIRED.items():
             if isinstance(table := values.get(name), dict):
+                # A retired key with another value had an effect: it stays, and is
+                # refused below.
                 kept[name] = {k: v for k, v in table.items() if retired.get(k) != v}
         if kept == values:
             return []
+        # The settings must be valid before they replace the old ones.
         experiment_from_dict({"name": folder.name, **kept}, str(path))
         atomic_write(path, tomli_w.dumps(kept))
     return [f"{path}: keys without effect removed"]

@@ -46,7 +46,10 @@ def convert_encoder(source: Path, target: Path, network: str | None = None) -> N
             _write(temporary, "VGG16", _packaged_arrays(source))
             return
         content = read_text_bytes(source, _MAX_BYTES)
+        # The digest of the file that Keras downloads; a model that accepts those
+        # weights names it, see exports.half_precision.
         md5 = hashlib.md5(content, usedforsecurity=False).hexdigest()
+        # The layers of other networks are known to Keras alone.
         if network is not None and network not in _NETWORKS:
             model = _model_of_keras(network)
             _convert_by_keras(source, temporary, model, network, md5)
@@ -59,6 +62,7 @@ def convert_encoder(source: Path, target: Path, network: str | None = None) -> N
 def _write(
     path: Path, network: str, arrays: Mapping[str, np.ndarray], md5: str | None = None
 ) -> None:
+    # The digests are of the float32 weights, whatever their stored type.
     layers = {
         layer: [
             dequantise(arrays[name], arrays.get(name + SCALE, np.ones((), np.float32)))
@@ -89,6 +93,8 @@ def _network_of(arrays: Hdf5Arrays) -> str:
             paths = _paths(arrays, network)
         except ValueError:
             continue
+        # By names, the layers of VGG16 are among those of VGG19; the number tells them
+        # apart.
         if len(paths) == len(arrays.shapes()):
             return network
     raise ValueError(
@@ -112,6 +118,8 @@ def _paths(arrays: Hdf5Arrays, network: str) -> dict[str, str]:
     """
     stored = arrays.shapes()
     paths: dict[str, str] = {}
+    # Keras 3 numbers the layers of a class, and the weights of each; Keras 2 named
+    # layers.
     for number, (layer, own) in enumerate(layout(network).items()):
         counts: dict[str, int] = {}
         for name, shape in own:
@@ -132,6 +140,8 @@ def _path_of_layer(
 ) -> str:
     """Return the path of a layer's array of a shape, as Keras 2 named it."""
     for path, other in stored.items():
+        # By shape, as names of the arrays differ between files; kernel and bias have
+        # different axes.
         if path.startswith(f"{layer}/") and other == shape:
             return path
     raise ValueError(f"`{layer}` is missing")

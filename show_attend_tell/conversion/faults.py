@@ -24,6 +24,7 @@ def conversion_of(source: Path, temporary: Path | None = None) -> Iterator[None]
     except (OSError, ValueError) as fault:
         reason = one_line(fault)
         if isinstance(fault, ShowAttendTellError):
+            # The line names the source once, and the temporary file never.
             reason = reason.removeprefix(f"{temporary}: ").removeprefix(f"{source}: ")
         raise ModelFileError(
             f"{source}: cannot be converted ({reason}); `convert` reads files of "

@@ -67,7 +67,9 @@ class Hdf5Arrays:
         if item.chunks is not None:
             return self._chunks(item)
         with hdf5_faults():
+            # One block of the file, which is sliced and not read by HDF5.
             start = item.id.get_offset()
+        # Compact data are in the header of the array, and have no place of their own.
         if start is None:
             raise ValueError(f"`{path}` has another layout than blocks or chunks")
         data = self._slice(start, dtype.itemsize * math.prod(shape))
@@ -83,15 +85,18 @@ class Hdf5Arrays:
         filters = _filters_of(item)
         sides = item.chunks
         size = math.prod(sides) * item.dtype.itemsize
+        # Rounded up: the last chunk of an axis may reach beyond the array.
         expected = math.prod(
             -(-n // side) for n, side in zip(item.shape, sides, strict=True)
         )
         with hdf5_faults():
             count = item.id.get_num_chunks()
+        # HDF5 would read an absent chunk as zeros; here it would stay uninitialised
+        # memory.
         if count != expected:
             raise ValueError("chunks are missing")
         # Each chunk is in the file, so that the array is in proportion to it.
-        if size > 1032 * len(self._content):
+        if size > 1032 * len(self._content):  # deflate's limit is 1032:1
             raise ValueError("chunks larger than the file can hold")
         array = np.empty(item.shape, item.dtype)
         infos: list[h5py.h5d.StoreInfo] = []
@@ -101,6 +106,7 @@ class Hdf5Arrays:
             raise ValueError("a chunk twice or outside")
         for info in infos:
             data = self._slice(info.byte_offset, info.size)
+            # A bit of the mask is set for each filter that was skipped for this chunk.
             used = [
                 f for bit, f in enumerate(filters) if not info.filter_mask >> bit & 1
             ]
@@ -112,6 +118,8 @@ class Hdf5Arrays:
                 for first, side in zip(info.chunk_offset, sides, strict=True)
             )
             target = array[place]
+            # HDF5 stores chunks at the edge whole; what lies beyond the array is
+            # dropped.
             inside = tuple(slice(0, n) for n in target.shape)
             target[...] = values.reshape(sides)[inside]
         return array
@@ -127,6 +135,7 @@ def open_hdf5(content: bytes) -> Iterator[Hdf5Arrays]:
     """
     limit = 20_000_000 + 4 * len(content)  # 1 number a byte in the smallest files
     with hdf5_faults():
+        # From memory, so that what is verified and what is read are the same bytes.
         file = h5py.File(io.BytesIO(content), "r")
     with file:
         require_own_data(file, limit)
@@ -148,9 +157,11 @@ def _unfiltered(data: bytes, filters: list[int], size: int, dtype: np.dtype) -> 
     for number in reversed(filters):
         if number == _DEFLATE:
             with as_value_error(zlib.error):
+                # Stops at `size` bytes, however much the data would unpack to.
                 data = zlib.decompressobj().decompress(data, size)
         elif len(data) == size:  # the first bytes of all numbers, then the second
             planes = np.frombuffer(data, np.uint8).reshape(dtype.itemsize, -1)
+            # (bytes of a number, numbers) -> (numbers, bytes of a number)
             data = np.stack(list(planes), axis=1).tobytes()
     if len(data) != size:
         raise ValueError("a chunk of another size")

@@ -48,6 +48,7 @@ def open_model(path: Path) -> Iterator[OldModel]:
         if not isinstance(config, dict):
             raise ValueError("its configuration must be an object")
         name = config.get("class_name")
+        # The name under which the class was registered with Keras: package>class.
         if config.get("registered_name") != f"show_attend_tell>{name}":
             other = config.get("registered_name") or name
             raise ValueError(
@@ -71,6 +72,7 @@ def _as_archive(path: Path) -> Iterator[Path]:
     if path.name != WEIGHTS:
         yield path
         return
+    # Packed, so that a folder passes the same checks as a file.
     with tempfile.TemporaryDirectory() as folder:
         packed = Path(folder) / "model.keras"
         # Not strict: a file's date may be before 1980, the first of zip files.

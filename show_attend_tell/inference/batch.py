@@ -141,6 +141,7 @@ def caption_into_file(
         )
     out = Path(out)
     request = request or CaptionRequest()
+    # Refused here, before the journal makes its file.
     pipeline.require_calibration(request)
     kind = out.suffix.lower()
     if kind in _GALLERIES:
@@ -151,6 +152,7 @@ def caption_into_file(
     failures: list[Failure] = []
     author = made_by(pipeline, request)
     with Journal(journal_file, author) as journal:
+        # Inside of the journal: what it raises removes a journal that is new and empty.
         if kind == ".csv":
             require_replaceable(out, journal.history)
         gone = _rows_of_deleted_photos(journal, named, photos, prune)
@@ -170,6 +172,8 @@ def caption_into_file(
                 journal.describe(photo)
             return False
 
+        # All photos, with `is_done`: a photo keeps its row in its batch, and so its
+        # last digits.
         results = pipeline.caption_inputs(photos, request, is_done)
         with progress_bar(len(photos), "photo", "caption", done=len(present)) as bar:
             for result in results:
@@ -177,8 +181,11 @@ def caption_into_file(
                 if isinstance(result, Failure):
                     failures.append(result)
                     if metadata is not None:
+                        # Its sidecar may describe an earlier photo at this path.
                         metadata.write_none(result.path)
                     continue
+                # The row is on disk before the sidecar: a killed run writes the sidecar
+                # again from it.
                 row = journal.append([caption_row(result, author)])[0]
                 if metadata is not None:
                     metadata.write(
@@ -191,6 +198,7 @@ def caption_into_file(
 
         outdated = journal.outdated(failure.path for failure in failures)
         removed = [*outdated, *gone] if prune else outdated
+        # By key: a row may name its photo by another path than this run.
         left = {photo_key(journal.location(row)) for row in removed}
         rows = [r for r in journal.rows if photo_key(journal.location(r)) not in left]
         minimum = request.min_confidence_in_metadata
@@ -251,6 +259,8 @@ def _rows_of_deleted_photos(
         if not os.path.lexists(path):
             continue
         folder = path if path.is_dir() else path.absolute().parent
+        # The empty name adds a separator, so that /photos is not the start of
+        # /photos-2.
         folders.add(os.path.join(os.path.realpath(folder), ""))
     deleted = []
     for row in journal.rows:
@@ -269,8 +279,10 @@ def _is_gone(photo: str) -> bool:
     """Return whether a file is known to be absent: its folder can be searched."""
     try:
         os.lstat(photo)
+    # A ValueError is for a name with a null byte, which no file has.
     except (FileNotFoundError, NotADirectoryError, ValueError):
         return True
+    # A folder without permission, or a drive that does not answer: the photo may exist.
     except OSError:
         return False
     return False
@@ -304,6 +316,8 @@ def made_by(pipeline: CaptioningPipeline, request: CaptionRequest | None = None)
     request = request or CaptionRequest()
     decoding = pipeline.decoding(request)
     models = " + ".join(map(file_identity, pipeline.files))
+    # The name and the content of a model count, not its folder: a moved model continues
+    # the file.
     line = f"{models}, beam {decoding.beam}"
     if decoding.method == "sample":
         line = f"{models}, words sampled at temperature {decoding.temperature}"
@@ -316,6 +330,8 @@ def made_by(pipeline: CaptioningPipeline, request: CaptionRequest | None = None)
         line += ", mirrored photos too"
     reranker = generator.reranker_file(decoding)
     if reranker is not None:
+        # A reranker in the model's own file is named too, since another one, or none,
+        # may rank.
         name = file_identity(reranker)
         line += f", ranked by {name} with weight {decoding.rerank_weight:g}"
     if request.min_confidence:  # 0 leaves out nothing

@@ -88,6 +88,7 @@ _AXES = {
     "familiarity": "F",
     "quality": "Q",
 }
+# float16 for the two large matrices; in memory all arrays are float64.
 _STORED = {"words": np.int32, "components": np.float16, "word_weights": np.float16}
 _TYPES = {name: type_name(_STORED.get(name, np.float32)) for name in _AXES}
 
@@ -193,6 +194,8 @@ class Calibration:
         for k, nouns in enumerate(evidence.nouns):
             tags: tuple[Tag, ...] = ()
             if self.tags is not None:
+                # A noun is as doubtful as the photo: see the equation in
+                # inference.tags.
                 tags = tags_of(nouns.names, familiar[k] * self.tags(nouns.statistics))
             judgements.append(Judgement(confidence[k], tags))
         return judgements
@@ -252,10 +255,12 @@ def describe_photos(features: np.ndarray, grid: tuple[int, int]) -> np.ndarray:
     rows, columns = grid
     a = np.asarray(features, np.float32).reshape(N, rows, columns, D)
     third = -(-rows // 3)  # 5 of 14 rows
+    # Grids of one, two or four rows have no row between the bands.
     middle = a[:, third : rows - third] if rows > 2 * third else a
     bands = [a[:, :third], middle, a[:, rows - third :]]
     means = np.concatenate([band.mean(axis=(1, 2)) for band in bands], axis=1)
     g: np.ndarray = np.sign(means) * np.sqrt(np.abs(means))  # (N, 3 D)
+    # A photo without any activation has g = 0.
     g /= np.maximum(np.linalg.norm(g, axis=1, keepdims=True), _SMALLEST)
     return g
 
@@ -278,11 +283,15 @@ def gather_evidence(
     centred = g.astype(np.float64) - space.mean
     y = centred @ space.components  # (N, G) -> (N, k)
     z = y / np.sqrt(space.variances)
+    # |g - mu - V y|^2, as the columns of V are orthonormal.
     outside = ((centred - y @ space.components.T) ** 2).sum(axis=1)  # (N,)
+    # g holds the top band first and the bottom band last.
     D = len(space.layout)
     direction = g[:, :D].astype(np.float64) - g[:, -D:]  # (N, D)
     norms = np.linalg.norm(direction, axis=1) * np.linalg.norm(space.layout)
+    # A ridge regression may give a probability below 0 or above 1.
     p = np.clip(z @ space.word_weights + space.shares, _LEAST_P, 1)  # (N, V)
+    # Words after the length have log p = 0, so that the sum needs no mask.
     log_p = np.asarray(hypotheses.word_log_probs[:, 0], np.float64).sum(axis=1)  # (N,)
     columns = {
         "residual": -np.log(np.maximum(outside, _SMALLEST)),
@@ -292,6 +301,7 @@ def gather_evidence(
         "log_prob": log_p / np.maximum(hypotheses.lengths[:, 0], 1),
         "certainty": np.asarray(hypotheses.log_probs, np.float64).max(axis=1),
     }
+    # The last statistic, nouns, needs the calibration of tags: `statistics` adds it.
     values = np.stack([columns[name] for name in STATISTICS[:-1]], axis=1)
     return Evidence(values, _nouns_of_photos(space, p, hypotheses, vocabulary))
 
@@ -319,6 +329,8 @@ def _grounding(space: PhotoSpace, p: np.ndarray, tokens: np.ndarray) -> np.ndarr
         tokens: (N, T) word ids.
     """
     ratios = np.log(p / space.shares)  # (N, V)
+    # The place of each token among the ascending ids of content words. Other tokens get
+    # the place of a neighbour, or one behind the end, and are masked below.
     index = np.searchsorted(space.words, tokens)  # (N, T)
     index = np.minimum(index, len(space.words) - 1)
     content = space.words[index] == tokens  # (N, T)
@@ -340,6 +352,7 @@ def _nouns_of_photos(
         photo = Hypotheses(*(field[k] for field in hypotheses))
         scores = noun_scores(photo, vocabulary)
         expected = {}
+        # The probabilities of singular and plural are added; the sum may exceed 1.
         for noun in scores.keys() & forms.keys():
             places = forms[noun]
             share = min(1.0, float(space.shares[places].sum()))
@@ -408,6 +421,7 @@ def find_calibration(captioner: Generator, model: str | Path) -> Calibration | N
             return None
         about = file.about[CONFIDENCE]
         given = about.get("statistics") if isinstance(about, dict) else None
+        # The captions do not change without it, so that a warning is enough.
         if given == list(_EARLIER):
             _LOGGER.warning(
                 "%s: its confidence is of an earlier version; %s", path, _REMEDY
@@ -415,14 +429,18 @@ def find_calibration(captioner: Generator, model: str | Path) -> Calibration | N
             return None
         if given != list(STATISTICS):
             raise ValueError("its statistics are those of another version")
+        # Names, shapes and types before any array is read.
         _require_shapes(file, captioner.annotation_width)
         arrays = part_of(file, CONFIDENCE).arrays
         _require_numbers(arrays)
         tags = tag_calibration_of(about["tags"]) if "tags" in about else None
     if not _is_ranked_alike(about.get("reranked"), captioner.reranker, path):
         return None
+    # Computed in float64; the file has smaller types.
     for name, value in arrays.items():
         arrays[name] = value.astype(np.int64 if name == "words" else np.float64)
+    # All arrays but those of PhotoSpace are fields of Calibration. The grid is the
+    # model's.
     names = [field.name for field in dataclasses.fields(PhotoSpace)][1:]
     space = PhotoSpace(captioner.grid, *(arrays.pop(name) for name in names))
     return Calibration(space, **arrays, tags=tags)
@@ -459,6 +477,7 @@ def valid_calibration(
         return None
     from show_attend_tell.models.saving import read_captioner  # it imports Keras
 
+    # The confidence was fitted to the captions of the stored weights alone.
     stored = read_captioner(model).weights
     for ours, theirs in zip(captioner.weights, stored, strict=True):
         if not np.array_equal(np.asarray(ours), theirs):
@@ -501,6 +520,7 @@ def _require_numbers(arrays: dict[str, np.ndarray]) -> None:
     for name in ("variances", "shares", "scale"):
         if not (arrays[name] > 0).all():
             raise ValueError(f"`{name}` must be positive")
+    # A difference of two int32 ids of a hostile file may overflow.
     words = arrays["words"].astype(np.int64)
     if words[0] < 0 or (np.diff(words) <= 0).any():
         raise ValueError("`words` must be ascending ids")

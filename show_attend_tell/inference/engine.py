@@ -116,10 +116,14 @@ class Engine:
             squares: uint8, RGB.
             photos: number of photos of the whole run.
         """
+        # Read once: another thread may replace it between the comparison and the
+        # return.
         last = self._last
         if last is not None and np.array_equal(last[0], squares):
             return last[1]
         mirror = self.generator.mirror
+        # A mirrored photo is encoded twice, so that the encoder sees as many photos
+        # more.
         self.encoder.expect(photos * (1 + mirror))
         annotations = self.encoder.encode(squares, mirror)
         self._last = squares, annotations
@@ -138,6 +142,7 @@ class Engine:
         T = len(caption.words)
         if captioner is None or not T:
             return None
+        # The input at each word is the word before it.
         ids = captioner.vocabulary.encode(caption.words[:-1])
         inputs = np.array([[START, *ids]], np.int32)  # (1, T)
         features = self.encoder.encode(caption.square[None])  # (1, L, D)
@@ -145,6 +150,7 @@ class Engine:
         if caption.region is not None:
             shares = cell_shares(caption.region, self.grid)  # (L,)
             decoding = captioner.decoding
+            # As in the search, only the first words are biased towards the region.
             from_region = np.arange(T) < decoding.words_from_region  # (T,)
             scores = region_bias(shares, decoding.region_strength)  # (L,)
             bias = np.where(from_region[:, None], scores, 0).astype(np.float32)[None]
@@ -211,6 +217,7 @@ def _load_keras(
     mirror: bool,
     reranker: str | Path | None,
 ) -> Engine:
+    # A program that has imported Keras has chosen its backend and settings already.
     if sys.modules.get("keras") is None:
         start_keras()
     from show_attend_tell.models.encoder.network import Encoder as KerasEncoder
@@ -242,6 +249,8 @@ def matching_encoder(
             trained with.
         ModelFileError: the weights cannot be loaded.
     """
+    # The identity holds more than settings, such as digests; the settings are its known
+    # keys.
     wanted = generator.encoder_identity
     known = {field.name for field in dataclasses.fields(EncoderSettings)}
     settings: dict[str, Any] = {

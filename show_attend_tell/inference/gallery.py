@@ -67,7 +67,9 @@ def write_gallery(
         failures: photos without a caption, listed at the end.
         locate: returns the path of a row's photo from the working folder.
     """
+    # A confidence may be None, without a calibration.
     ordered = sorted(rows, key=lambda row: -(row.get("confidence") or 0))
+    # The cards are a generator, so that one thumbnail at a time is in memory.
     pieces = stream_template(
         "gallery.html",
         count=len(rows),
@@ -123,6 +125,7 @@ def _thumbnail(photo: Path) -> bytes:
 def _source(photo: Path, folder: Path) -> str:
     """Return the relative URL of a photo, seen from a folder."""
     relative = os.path.relpath(photo, folder).replace(os.sep, "/")
+    # By bytes: a name that is not UTF-8 keeps its bytes in the URL.
     return quote_from_bytes(os.fsencode(relative), safe="/")
 
 

@@ -116,8 +116,11 @@ class Journal:
         busy = CaptionError(
             f"{self.path}: another process is writing it; wait, or name another file"
         )
+        # A file that is refused releases the lock; one that opens keeps both until
+        # __exit__.
         with contextlib.ExitStack() as stack:
             stack.enter_context(locked(f"{self.path}.lock", busy))
+            # Before `_open` makes the file.
             self._is_new = not os.path.lexists(self.path)
             self.history, self._file = self._open()
             stack.enter_context(self._file)
@@ -125,6 +128,8 @@ class Journal:
         self._rows: dict[str, Row] = {}
         for row in self.history:
             self._rows[photo_key(self.location(row))] = row
+        # Answers of __contains__: a run asks several times about a photo, and comparing
+        # its digest reads it.
         self._unchanged: dict[str, bool] = {}
         self._described: dict[str, dict[str, Any]] = {}
 
@@ -160,6 +165,7 @@ class Journal:
 
     def __contains__(self, photo: object) -> bool:
         """Return whether a photo has a row, and has not been replaced since."""
+        # A Failure is asked about too; its text is the path of no row.
         key = photo_key(str(photo))
         if key not in self._rows:
             return False
@@ -190,6 +196,7 @@ class Journal:
         """
         rows = [self._identified(row) for row in rows]
         rest = memoryview("".join(map(row_line, rows)).encode(**ENCODING))
+        # The end of the last whole row, to which a failed write is cut back.
         size = self._file.tell()
         try:
             while rest:  # an unbuffered file may write a part
@@ -204,6 +211,7 @@ class Journal:
         for row in rows:
             key = photo_key(row["path"])
             self._rows[key] = row
+            # A photo is captioned once in a run; the next run compares it with its row.
             self._unchanged[key] = True
         return rows
 
@@ -222,10 +230,13 @@ class Journal:
             self._rows.pop(photo_key(self.location(row)), None)
         self.history = self.rows
         content = "".join(map(row_line, self.history)).encode(**ENCODING)
+        # It would be the handle of the replaced file, and Windows replaces no open
+        # file.
         self._file.close()
         try:
             with atomic_path(self.path) as temporary:
                 temporary.write_bytes(content)
+        # Also after a failure, which leaves the old file in its place.
         finally:
             file = open(self.path, "ab", buffering=0)
             self._file = self._resources.enter_context(file)
@@ -255,8 +266,12 @@ class Journal:
         if lacks_end:
             content += b"\n"
             complete = len(content)
+        # Not splitlines: JSON Lines end in a line feed alone, and a path may have
+        # U+2028.
         lines = content[:complete].decode(**ENCODING).split("\n")[:-1]
         rows = [self._parse(line) for line in lines]
+        # Without a whole row, only the beginning of a first row of this program may be
+        # cut off. Everything else belongs to another program and stays.
         if not rows and content[: len(_FIRST_KEY)] != _FIRST_KEY[: len(content)]:
             raise self._malformed(f"{content[:40]!r}")
         others = sorted({row["made_by"] for row in rows} - {self.made_by})
@@ -266,6 +281,7 @@ class Journal:
                 f"{self.path}: its {self._noun} were made by {other[:200]}, and "
                 f"not by {self.made_by}; name another file, or remove this one"
             )
+        # Unbuffered, so that a row is in the file as soon as `append` returns.
         file = open(self.path, "ab", buffering=0)
         if lacks_end:
             file.write(b"\n")
@@ -280,6 +296,8 @@ class Journal:
             checked = {key: check(row.get(key)) for key, check in self._fields.items()}
             for key in _OPTIONAL.keys() & row.keys():
                 checked[key] = _OPTIONAL[key](row[key])
+        # An AttributeError is for a line that is no object, an OverflowError for an
+        # integer beyond any float, a RecursionError for deep JSON.
         except (AttributeError, TypeError, ValueError, OverflowError, RecursionError):
             raise self._malformed(f"the line {line[:60]!r}") from None
         return {**row, **checked}
@@ -337,11 +355,13 @@ def _is_unchanged(photo: Path, row: Row) -> bool:
     if not isinstance(known, dict):
         return True
     try:
+        # The size tells most replaced photos apart without reading them.
         found = photo.stat()
         if found.st_size != known.get("bytes"):
             return False
         if found.st_mtime_ns == known.get("modified"):
             return True
+        # A copy or a touched file has another time and the same content.
         return describe_file(photo)["sha256"] == known.get("sha256")
     except (OSError, ValueError):
         return True

@@ -199,10 +199,13 @@ class MetadataWriter:
     ) -> Path | None:
         path = find_sidecar(photo)
         packet = XmpPacket(read_sidecar(path))
+        # `made_by` and `caption` are empty if a person has edited the words.
         is_present = packet.made_by == self.made_by and packet.caption == sentence
         if is_present and _describes(packet, path, photo):
             self.present += 1
             return None
+        # Before the confidence: words of a person are counted as kept, whatever the
+        # caption.
         if not self.overwrite and words_of_person(photo, packet):
             self.kept.append(photo)
             self._remove_outdated(photo, path, packet)
@@ -216,6 +219,8 @@ class MetadataWriter:
         identity = _identity(photo, description)
         packet.set_caption(sentence, self.made_by, confidence, identity)
         packet.set_tags(tags)
+        # A sidecar of another program keeps its owner and its links, which a new file
+        # would not have.
         if path.exists():
             _rewrite(path, packet)
         else:
@@ -228,6 +233,7 @@ class MetadataWriter:
         if not packet.photo:
             return
         found = _identity(photo)
+        # The time is left out: a photo that was only touched keeps its caption.
         if found and _content(found) != _content(packet.photo):
             packet.remove_caption()
             packet.set_tags(())
@@ -236,6 +242,7 @@ class MetadataWriter:
 
     def _report(self, photo: Path, error: Exception) -> None:
         """Add a photo to the failures."""
+        # The text of an OSError has its number and the path of the sidecar too.
         reason = getattr(error, "strerror", None) or str(error)
         reason = f"{photo}: metadata not written: {reason}"
         self.failures.append(Failure(photo, reason))

@@ -52,6 +52,7 @@ def find_sidecar(photo: Path) -> Path:
     """Return :func:`sidecar_of` a photo, or the file of that name with ``.XMP``."""
     for suffix in _SIDECAR_SUFFIXES:
         path = photo.with_name(photo.name + suffix)
+        # A broken link counts too; `read_sidecar` refuses links.
         if path.is_symlink() or path.exists():
             return path
     return Path(sidecar_of(photo))
@@ -64,6 +65,7 @@ def words_of_person(photo: Path, sidecar: XmpPacket) -> str:
         photo: path of the photo.
         sidecar: the packet in :func:`find_sidecar`.
     """
+    # Words that replaced a caption are a person's, though they look like a camera's.
     if edited := sidecar.edited():
         return edited
     inside = list(texts_in_photo(photo))
@@ -82,6 +84,7 @@ def words_in_photo(photo: Path | IO[bytes]) -> str:
 
 def _first_of_person(texts: list[Text]) -> str:
     """Return the first text of a person, without those copied from a camera's field."""
+    # Programs copy the camera's text into fields in which a person would write.
     by_camera = {
         text.words for text in texts if text.in_camera_field and is_default(*text)
     }
@@ -93,7 +96,9 @@ def _first_of_person(texts: list[Text]) -> str:
 
 def _packets_beside(photo: Path) -> Iterator[XmpPacket]:
     """Yield the packets of other sidecars; links are followed, malformed ones left."""
+    # Its packet is the argument `sidecar` of the caller.
     own = find_sidecar(photo)
+    # photo.jpg.xmp and photo.xmp; the two names are one for a photo without a suffix.
     for stem in dict.fromkeys([photo.name, photo.stem]):
         for suffix in _SIDECAR_SUFFIXES:
             path = photo.with_name(stem + suffix)
@@ -117,8 +122,11 @@ def texts_in_photo(photo: Path | IO[bytes]) -> Iterator[Text]:
             with contextlib.suppress(*UNREADABLE), pillow_faults():
                 image.load()
         for read in readers:
+            # Each reader alone, so that one malformed field hides no other.
             with contextlib.suppress(*UNREADABLE):
                 for words, in_camera_field in read(image):
+                    # Texts of EXIF end in a null byte, and UTF-16 may begin with a byte
+                    # order mark.
                     words = words.strip("\0\ufeff \r\n\t")
                     if words:
                         yield Text(words, in_camera_field)
@@ -131,12 +139,14 @@ def _of_xmp(packet: XmpPacket) -> Iterator[Text]:
 
 
 def _xmp_texts(image: ImageFile.ImageFile) -> Iterator[Text]:
+    # Pillow has the packet of a PNG as text, under the keyword of its chunk.
     packet = image.info.get("xmp") or image.info.get("XML:com.adobe.xmp") or b""
     packet = packet.encode() if isinstance(packet, str) else packet
     if not isinstance(packet, bytes):
         raise ValueError("XMP must be bytes")
     if not packet and image.format in _RAW_XMP:
         packet = _raw_packet(image)
+    # A parser of XML refuses null bytes around the document.
     packet = packet.strip(b"\0 \n")
     return _of_xmp(XmpPacket(packet)) if packet else iter(())
 
@@ -157,6 +167,7 @@ def _iptc_texts(image: ImageFile.ImageFile) -> Iterator[Text]:
         fields = IptcImagePlugin.getiptcinfo(image) or {}
     for field in _IPTC_FIELDS:
         values = fields.get(field, b"")
+        # A repeated field of IPTC is a list.
         parts = values if isinstance(values, list) else [values]
         yield Text(b" ".join(parts).decode("utf-8", "replace"), False)
 
@@ -164,6 +175,7 @@ def _iptc_texts(image: ImageFile.ImageFile) -> Iterator[Text]:
 def _exif_texts(image: ImageFile.ImageFile) -> Iterator[Text]:
     with pillow_faults():
         exif = image.getexif()
+        # Reading a tag decodes it, so that it may fail too.
         description = exif.get(ExifTags.Base.ImageDescription, "")
     if isinstance(description, str):
         yield Text(description, True)
@@ -190,6 +202,8 @@ def _decode_user_comment(comment: bytes, endian: str | None) -> str:
         texts = [content.decode(order, "replace") for order in orders]
         if endian != ">":
             texts.reverse()
+        # The wrong order turns ASCII into other scripts. Of equal ones the first wins,
+        # so the byte order of the file comes first.
         return max(texts, key=lambda text: sum(map(str.isascii, text)))
     if code.startswith(b"JIS"):
         return content.decode("iso2022_jp", "replace")
@@ -200,6 +214,7 @@ def _decode_user_comment(comment: bytes, endian: str | None) -> str:
 
 def _comments(image: ImageFile.ImageFile) -> Iterator[Text]:
     """Yield the comments of a JPEG, which may have several, and of a GIF."""
+    # `info` keeps one comment alone; `applist` of a JPEG has all segments.
     comments = [value for name, value in getattr(image, "applist", ()) if name == "COM"]
     for comment in comments or [image.info.get("comment", b"")]:
         if isinstance(comment, bytes):

@@ -63,6 +63,7 @@ def photo_key(photo: str | os.PathLike[str]) -> str:
 
     A link to the photo itself is another photo.
     """
+    # The name is not resolved, so that a link has a row, and a sidecar, of its own.
     folder, name = os.path.split(os.path.abspath(photo))
     return os.path.join(_real_folder(folder), name)
 
@@ -70,6 +71,7 @@ def photo_key(photo: str | os.PathLike[str]) -> str:
 def describe_file(photo: Path) -> dict[str, int | str]:
     """Return the size, the time of the last change and the digest of a file."""
     with photo.open("rb") as file:
+        # Of the open file: the path may name another photo a moment later.
         found = os.fstat(file.fileno())
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     return {
@@ -120,6 +122,7 @@ def _scan(root: Path) -> Iterator[Path | Failure]:
     for folder, files, error in walk_folders(root):
         if error is not None:
             yield Failure(Path(folder), f"{folder}: {error.strerror}")
+        # Cameras write a raw photo and a JPEG of the same name.
         stems = {Path(entry.name).stem for entry in files if is_photo(entry.name)}
         for entry in files:
             has_photo_beside = is_raw(entry.name) and Path(entry.name).stem in stems
@@ -133,6 +136,8 @@ def _check(path: Path, has_photo_beside: bool) -> Iterator[Path | Failure]:
     its content.
     """
     try:
+        # First, so that a link that cannot be followed is listed with the system's
+        # reason.
         os.stat(path)
     except OSError as error:
         yield Failure(path, f"{path}: {error.strerror}")
@@ -203,6 +208,7 @@ def to_input(photo: Photo, name: str = "photo") -> Path | NamedPhoto | Failure:
                 f"`photo` must be a file. Received: the folder {path}; name one of its "
                 "photos, or pass the folder to caption_photos",
             )
+        # The same rules, and messages, as for the paths of a run.
         (named,) = find_photos([path])
         return named
     if isinstance(photo, Image.Image):
@@ -210,6 +216,7 @@ def to_input(photo: Photo, name: str = "photo") -> Path | NamedPhoto | Failure:
         return NamedPhoto(Path(file), photo)
     if isinstance(photo, bytes | bytearray | np.ndarray):
         return NamedPhoto(Path(name), photo)
+    # A copy: the buffer may change, or be released, before it is decoded.
     if isinstance(photo, memoryview):
         return NamedPhoto(Path(name), photo.tobytes())
     if hasattr(photo, "read"):
@@ -242,6 +249,7 @@ def is_several(photos: object) -> TypeGuard[Iterable[Any]]:
     """Return whether a value is an iterable of photos, such as a list or generator."""
     if isinstance(photos, str | bytes | bytearray | memoryview | os.PathLike):
         return False
+    # An array is iterable too, row by row, but is one photo.
     one = isinstance(photos, Image.Image) or hasattr(photos, "__array__")
     return not one and not hasattr(photos, "read") and isinstance(photos, Iterable)
 

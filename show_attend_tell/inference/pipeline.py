@@ -176,6 +176,7 @@ class CaptioningPipeline:
             if (value := getattr(request, name, None)) is not None
         }
         if "beam" in changes:
+            # A method of the request comes later and replaces this one.
             changes = {"method": "beam", **changes}
         values = saved | changes
         try:
@@ -227,6 +228,7 @@ class CaptioningPipeline:
         """
         request = request_of(options)
         if is_several(photo):
+            # All at once: a generator may be read only once, and its length is needed.
             photos = [to_input(item, f"photo-{k + 1}") for k, item in enumerate(photo)]
             if request.region is not None:
                 raise CaptionError(
@@ -294,10 +296,12 @@ class CaptioningPipeline:
         """
         request = request or CaptionRequest()
         self.require_calibration(request)
+        # Failures are not encoded: the engine prepares for photos.
         total = total or sum(not isinstance(photo, Failure) for photo in photos)
         # Two graphs serve any number of photos.
         size = 1 if total == 1 or request.region is not None else self.engine.batch
         decoding = decoding or self.decoding(request)
+        # One batch of the engine is one batch of the search.
         decoding = dataclasses.replace(decoding, batch_size=size)
 
         side = self.engine.side
@@ -309,6 +313,7 @@ class CaptioningPipeline:
                 for photo in photos[start : start + size]
             ]
 
+        # The next batch is decoded in a thread while this one is captioned.
         for batch in read_ahead(read, range(0, len(photos), size)):
             for result in self._caption_batch(batch, request, decoding, total):
                 if isinstance(result, Caption):
@@ -347,6 +352,7 @@ class CaptioningPipeline:
                 parts[CONFIDENCE] = calibration
             weights = self.file.with_name(generator.encoder_identity["weights"])
             copy = file.with_name(weights.name)
+            # copyfile refuses to copy a file onto itself, also by a link.
             if weights.is_file() and weights.resolve() != copy.resolve():
                 file.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(weights, copy)
@@ -371,6 +377,8 @@ class CaptioningPipeline:
                 f"holds. Received: {models}, averaged over models or mirror images; "
                 "name one model and leave out `mirror`, or leave out this option"
             )
+        # `find_calibration` returned None, yet the file has one: it is of another
+        # ranking.
         is_absent = option is not None and self.calibration is None
         if is_absent and isinstance(self.file, Path) and is_calibrated(self.file):
             raise CaptionError(
@@ -419,9 +427,11 @@ class CaptioningPipeline:
             box = region_in_view(request.region, photo.size, side, self.engine.resize)
             shares = cell_shares(box, self.engine.grid)  # (L,)
             shares = np.repeat(shares[None], N, axis=0)  # (L,) -> (N, L)
+        # Rows of failures and of photos that are done stay black.
         squares = np.zeros((len(photos), side, side, 3), np.uint8)
         for k, photo in opened.items():
             squares[k] = photo.square
+        # Once for all samples of a photo.
         features = self.engine.encode(squares, total)  # (B, S, S, 3) -> (B, L, D)
         hypotheses = self.engine.generator.generate(
             np.repeat(features, N, axis=0),  # (B, L, D) -> (B N, L, D)
@@ -432,6 +442,7 @@ class CaptioningPipeline:
         )
         for k, photo in opened.items():
             if decoding.method == "sample":
+                # The rows of a photo's samples follow each other, (B N, 1, ...).
                 samples = slice(k * N, (k + 1) * N)
                 own = distinct_samples(_rows(hypotheses, samples))
             else:
@@ -454,7 +465,9 @@ class CaptioningPipeline:
             region_words = decoding.words_from_region
         confidence = None
         tags = None
+        # The statistics are those of whole photos.
         if self.calibration is not None and region is None:
+            # Photo by photo, since photos differ in their number of distinct samples.
             (judgement,) = self.calibration.judge(
                 features[None],  # (L, D) -> (1, L, D)
                 _rows(hypotheses, None),  # (W, ...) -> (1, W, ...)

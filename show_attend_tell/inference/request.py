@@ -153,11 +153,13 @@ class CaptionRequest:
     def __post_init__(self) -> None:
         for name in ("min_confidence", "min_tag_confidence"):
             p = getattr(self, name)
+            # NaN is refused too, as it is not between the bounds.
             if p is not None and not (isinstance(p, Real) and 0 <= float(p) <= 1):
                 raise CaptionError(
                     f"`{name}` must be from 0 to 1. Received: {quote(p)}; choose a "
                     "probability"
                 )
+        # Integral, unlike int, includes the integers of NumPy.
         if not isinstance(self.samples, Integral) or self.samples < 1:
             raise CaptionError(
                 "`samples` must be a whole number from 1. Received: "
@@ -203,6 +205,7 @@ def request_of(options: CaptionOptions) -> CaptionRequest:
         TypeError: an option is unknown.
         CaptionError: a value is out of range, see :class:`CaptionRequest`.
     """
+    # Python checks no keys of a TypedDict.
     known = CaptionOptions.__annotations__
     for name in options:
         if name not in known:

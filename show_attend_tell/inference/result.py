@@ -208,6 +208,7 @@ def caption_from_hypotheses(
     def caption(w: int) -> Caption:
         words = vocabulary.decode(hypotheses.tokens[w].tolist())
         T = len(words)
+        # After the T words comes the end word, if the caption has one.
         log_probs = hypotheses.word_log_probs[w]
         locations = hypotheses.locations[w, :T]  # -1 for the expected context
         return Caption(
@@ -257,9 +258,12 @@ def distinct_samples(samples: Hypotheses) -> Hypotheses:
         Hypotheses of one photo, every field (W, ...) with W <= N.
     """
     samples = samples.map(lambda field: field[:, 0])  # (N, 1, ...) -> (N, ...)
+    # The first sample stays: with one sample or with several, a seed gives the same
+    # caption.
     others = 1 + np.argsort(-samples.scores[1:], kind="stable")
     kept: dict[bytes, int] = {}
     for row in (0, *others):
+        # Padding is equal, so that equal captions have equal bytes.
         kept.setdefault(samples.tokens[row].tobytes(), int(row))
     rows = list(kept.values())
     return samples.map(lambda field: field[rows])
@@ -275,5 +279,7 @@ def photo_seeds(
         square: (S, S, 3) uint8.
         count: number of seeds.
     """
+    # Of the pixels, neither of the path nor of the place in the batch. The first seed
+    # is the same whatever the count.
     first = np.random.SeedSequence((seed, zlib.crc32(square.tobytes())))
     return [first, *first.spawn(count - 1)]

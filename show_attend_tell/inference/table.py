@@ -54,10 +54,12 @@ def table(rows: Iterable[Row], failures: Iterable[Failure] = ()) -> bytes:
     columns: Sequence[str] = _COLUMNS
     for row in rows:
         if TAGS in row:
+            # One row with tags is enough; the others have an empty cell.
             columns = _COLUMNS_WITH_TAGS
         lines.append(_line(row))
     for failure in failures:
         path = str(failure.path)
+        # The path has a column of its own.
         error = failure.reason.removeprefix(f"{path}: ")
         lines.append({"path": path, "error": error})
     return write_csv(columns, lines)
@@ -139,6 +141,7 @@ def require_replaceable(path: Path, rows: Sequence[Row]) -> None:
 
 def _is_made_from(path: Path, rows: Sequence[Row]) -> bool:
     """Return whether each line has the values of a row, or is of a failure."""
+    # By name, so that each line is compared with few rows.
     named: dict[str, list[Row]] = {}
     for row in rows:
         named.setdefault(Path(row["path"]).name, []).append(row)
@@ -174,6 +177,7 @@ def _is_of_row(line: Mapping[str, str], columns: Sequence[str], row: Row) -> boo
         expected = _exiftool_line(row, Path(line[columns[0]]))
     else:
         expected = _line(row)
+    # A line that is too long has a further key, None.
     return line.keys() == set(columns) and all(
         _is_same(line[column], expected.get(column)) for column in columns
     )

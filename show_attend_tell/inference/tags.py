@@ -89,7 +89,9 @@ def tag_calibration_of(values: object) -> TagCalibration:
     if not isinstance(numbers, list) or len(numbers) != len(STATISTICS) + 1:
         raise ValueError(f"`tags` must have {len(STATISTICS) + 1} coefficients")
     for number in numbers:
+        # True and false of JSON are integers in Python.
         is_number = isinstance(number, int | float) and not isinstance(number, bool)
+        # In this form NaN is refused too.
         if not is_number or not abs(number) <= _MAX_COEFFICIENT:
             raise ValueError("the coefficients of `tags` must be finite")
     if numbers[0] < 0:
@@ -108,10 +110,12 @@ def noun_scores(hypotheses: Hypotheses, vocabulary: Vocabulary) -> dict[str, flo
         noun -> s, 0 to 1; equal scores in alphabetical order. Empty if no candidate
         has a noun.
     """
+    # Absent candidates have a log p of -inf and length 0.
     present = np.flatnonzero(hypotheses.lengths)  # a beam may find fewer than W
     if not len(present):
         return {}
     log_probs = np.asarray(hypotheses.log_probs, np.float64)[present]
+    # The largest is taken off first, or all shares of improbable candidates are 0 / 0.
     p = np.exp(log_probs - log_probs.max())
     p /= p.sum()
     scores: dict[str, float] = {}
@@ -135,6 +139,7 @@ def noun_statistics(
     """
     rows = np.zeros((len(scores), len(STATISTICS)))
     for row, (noun, s) in zip(rows, scores.items(), strict=True):
+        # e keeps the log odds of a noun of all or of no candidates finite.
         row[0] = np.log((s + _EPSILON) / (1 - s + _EPSILON))
         if noun in expected:
             row[1:3] = np.log(expected[noun])
@@ -152,5 +157,6 @@ def tags_of(names: Iterable[str], probabilities: np.ndarray) -> tuple[Tag, ...]:
     """
     rounded = np.round(probabilities, 6).tolist()
     tags = [Tag(*pair) for pair in zip(names, rounded, strict=True)]
+    # By name where confidences are equal, for a fixed order.
     tags.sort(key=lambda tag: (-tag.confidence, tag.name))
     return tuple(tags)

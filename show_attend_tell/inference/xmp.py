@@ -98,9 +98,12 @@ class XmpPacket:
             CaptionError: the packet is not XMP, exceeds a limit, or has a document
                 type.
         """
+        # The tree keeps the processing instructions around the root, the wrapper among
+        # them.
         self._tree = etree.ElementTree(_parse(content or _EMPTY.encode()))
         if self._tree.docinfo.doctype:
             raise CaptionError("has a document type, which XMP does not allow")
+        # The root is x:xmpmeta, or rdf:RDF itself, which ISO 16684-1 allows too.
         rdf = next(self._tree.getroot().iter(f"{{{_RDF}}}RDF"), None)
         if rdf is None:
             raise CaptionError("has no rdf:RDF, so it is not XMP")
@@ -109,6 +112,8 @@ class XmpPacket:
     @property
     def made_by(self) -> str:
         """The model and settings that wrote the caption, empty for other words."""
+        # A person has replaced the caption, though its copy and its author are still
+        # there.
         if self.words():
             return ""
         return self._own(_MADE_BY) or (self._tool() if self._copy() else "")
@@ -129,6 +134,8 @@ class XmpPacket:
     @property
     def tags(self) -> tuple[str, ...]:
         """The keywords that this package added, and nobody has removed since."""
+        # The copy of the tags still has those that a person has removed from the
+        # keywords.
         kept = set(self.keywords)
         return tuple(tag for tag in self._values(_TAGS) if tag in kept)
 
@@ -156,6 +163,7 @@ class XmpPacket:
         copy = self._own(_COPY)
         if not copy:
             return ""
+        # Titles and other fields are not compared: this package never writes them.
         values = [*self._values(_DESCRIPTION), *self._values(_ALT_TEXT)]
         return next(
             (text.strip() for text in values if text.strip() and text != copy), ""
@@ -211,6 +219,7 @@ class XmpPacket:
         """
         if self._values(f"{{{_NOTE}}}HasExtendedXMP"):
             raise CaptionError("is one of several parts (extended XMP)")
+        # lxml refuses characters that XML cannot contain.
         sentence = _NOT_XML.sub("", sentence)
         made_by = _NOT_XML.sub("", made_by)
         for field in (_DESCRIPTION, _ALT_TEXT):
@@ -226,6 +235,7 @@ class XmpPacket:
                 element.text = text
             else:
                 _remove(element)
+        # True also if the packet names no program.
         if all(tool.startswith(PROGRAM) for tool in self._values(_TOOL)):
             element = self._replaced(_TOOL)
             if made_by:
@@ -237,11 +247,14 @@ class XmpPacket:
         """Remove the caption that this package wrote; keep every word of a person."""
         copy = self._own(_COPY)
         for field in (_DESCRIPTION, _ALT_TEXT):
+            # Every language is as this package wrote it.
             if set(self._values(field)) == {copy}:
                 _remove(self._replaced(field))
                 continue
             for node in self._nodes():  # a person edited one of the languages
                 for element in node.iterchildren(field):
+                    # A list, since removing an element ends the iteration over its
+                    # siblings.
                     for item in list(element.iter(_LI)):
                         if "".join(item.itertext()) == copy:
                             _remove(item)
@@ -260,9 +273,12 @@ class XmpPacket:
         earlier = self._values(_TAGS)
         if not tags and not earlier:
             return
+        # The copy keeps them too, so that they do not come back at the next run.
         rejected = [tag for tag in earlier if tag not in self.keywords]
         clean = [_NOT_XML.sub("", tag).strip() for tag in tags if tag not in rejected]
         clean = [tag for tag in clean if tag]
+        # A person may have the same keyword: what was added is less than what was asked
+        # for.
         added = self._exchange(_SUBJECT, _BAG, earlier, clean)
         if self._values(_TAGS_LIST):
             self._exchange(_TAGS_LIST, _SEQ, earlier, added)
@@ -308,6 +324,7 @@ class XmpPacket:
     def to_bytes(self) -> bytes:
         """Return the packet in UTF-8, in the wrapper of XMP."""
         xml = etree.tostring(self._tree, encoding="UTF-8", xml_declaration=False)
+        # A packet that was read brings its own wrapper.
         return xml if xml.startswith(b"<?xpacket") else _BEGIN + xml + _END
 
     def _own(self, field: str) -> str:
@@ -317,8 +334,10 @@ class XmpPacket:
         """Return the texts of a field, in every form that RDF allows."""
         texts = []
         for node in self._nodes():
+            # RDF has a plain value as an attribute of its node too.
             texts += [node.attrib[field]] if field in node.attrib else []
             for element in node.iterchildren(field):
+                # Alt, Bag and Seq have items; a plain value is the element's own text.
                 items = list(element.iter(_LI)) or [element]
                 texts += ["".join(item.itertext()) for item in items]
         return texts
@@ -330,6 +349,8 @@ class XmpPacket:
             node.attrib.pop(field, None)
             for element in list(node.iterchildren(field)):
                 node.remove(element)
+        # The new element belongs to a node that is a description; a packet may have
+        # none.
         first = next((node for node in nodes if node.tag == _NODE), None)
         if first is None:
             first = etree.SubElement(self._rdf, _NODE, {f"{{{_RDF}}}about": ""})
@@ -337,6 +358,7 @@ class XmpPacket:
         return etree.SubElement(first, field, nsmap={_PREFIXES[namespace]: namespace})
 
     def _nodes(self) -> list[etree._Element]:
+        # Without the comments between them.
         return list(self._rdf.iterchildren(etree.Element))
 
 
@@ -367,6 +389,7 @@ def _parse(content: bytes) -> etree._Element:
     """Parse XML without resolving entities or fetching anything."""
     if len(content) > MAX_BYTES:
         raise CaptionError(f"has more than {MAX_BYTES:,} bytes")
+    # huge_tree stays off, as libxml2 then limits depth and the sizes of texts.
     parser = etree.XMLParser(
         resolve_entities=False, load_dtd=False, no_network=True, huge_tree=False
     )

@@ -57,6 +57,7 @@ def export_saved_model(
         )
     pipeline = load(model, encoder_weights)
     encoder = _encoder_of(pipeline)
+    # In the graph, so that it returns words and not their numbers.
     words = tf.constant(pipeline.engine.vocabulary.words)
     generate = _captioning_graph(pipeline, encoder, beam)
     side = pipeline.engine.side
@@ -146,8 +147,10 @@ def _captioning_graph(
     def best_caption(square: tf.Tensor) -> dict[str, tf.Tensor]:
         features = encoder.annotations(square)  # (1, S, S, 3) -> (1, L, D)
         features = tf.ensure_shape(features, (1, rows * columns, D))
+        # The search takes the number of photos from the noise.
         noise = tf.zeros((1, 2, decoding.max_words))
         hypotheses = search(features, noise, tf.constant(1.0))
+        # The end word counts in `lengths`, and is not part of the caption.
         ended = tf.cast(hypotheses.finished[0, 0], tf.int32)
         return {
             "tokens": hypotheses.tokens[0, 0],
@@ -165,6 +168,8 @@ def _module(
 ) -> tf.Module:
     """Return a module of the function ``caption`` and the variables that it reads."""
     module = tf.Module()
+    # TensorFlow saves the variables that attributes of a module hold, and refuses to
+    # export a function that reads others.
     module.held = [weight.value for weight in (*captioner.weights, *encoder.weights)]
     module.caption = tf.function(caption, autograph=False, input_signature=[spec])
     return module
@@ -187,6 +192,8 @@ def resize_to_square(photo: tf.Tensor, side: int, resize: str) -> tf.Tensor:
         (S, S, 3) uint8, RGB.
     """
     size = tf.cast(tf.shape(photo)[:2], tf.float32)  # height, width
+    # Equal to seen_region: the whole photo, or a crop at whole pixels of the scaled
+    # one.
     start = tf.zeros_like(size)
     extent = size
     if resize == "crop":
@@ -196,6 +203,7 @@ def resize_to_square(photo: tf.Tensor, side: int, resize: str) -> tf.Tensor:
         start = tf.floor((scaled - side) / 2) * pixel
         extent = side * pixel
     scale = side / extent  # of rows and columns
+    # Columns before rows, as Pillow does for most photos.
     square = _resample(photo, side, scale, start, np.array([0, 1]))
     square = _resample(square, side, scale, start, np.array([1, 0]))
     return tf.ensure_shape(square, (side, side, 3))
@@ -212,6 +220,8 @@ def _resample(photo, side: int, scale, start, axis) -> tf.Tensor:
         axis: (2,), 1 for the axis that is resized, 0 for the other one.
     """
     chosen = axis.astype(np.float32)
+    # place in the result = scale * place in the photo + translation. keyscubic has
+    # Pillow's parameter -0.5.
     resized = tf.raw_ops.ScaleAndTranslate(
         images=tf.cast(photo, tf.float32)[None],
         size=tf.where(axis == 1, side, tf.shape(photo)[:2]),

@@ -66,13 +66,16 @@ def save_half(
             not list.
     """
     source = Path(source)
+    # Verified first: what follows copies arrays without knowing the model.
     (read_model or read_captioner)(source)
     with model_faults_described(source), open_tensors(source, class_of(source)) as file:
         about = {key: value for key, value in file.about.items() if key != CONFIDENCE}
         arrays: dict[str, np.ndarray] = {}
         for name in sorted(file.names):
             if name.startswith(f"{RERANKER}/"):
+                # It reads the photo alone, and holds for the rounded weights too.
                 arrays[name] = file.read(name)
+            # Scales are read together with their weights, and written anew.
             elif not name.startswith(_PARTS) and not name.endswith(SCALE):
                 arrays |= _smaller(name, file.read_weight(name), source, eight_bit)
     config = about["config"]
@@ -100,6 +103,7 @@ def _smaller(
     name: str, values: np.ndarray, source: Path, eight_bit: bool
 ) -> dict[str, np.ndarray]:
     """Return what is stored for a float32 weight, by name."""
+    # What becomes infinite is refused below in one line.
     with np.errstate(over="ignore"):
         half = values.astype(np.float16)
     if not np.isfinite(half).all():

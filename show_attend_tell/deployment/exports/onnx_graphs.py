@@ -70,6 +70,7 @@ def export_onnx(
             f"`out` must be absent or an empty folder. Received: {folder}; name another"
         )
     engine = load_engine([Path(model)], encoder_weights, engine="numpy")
+    # The reference: its NumPy code is what is recorded.
     (captioner,) = engine.generator.members
     decoding = engine.generator.decoding
     decoding = dataclasses.replace(decoding, beam=beam or decoding.beam)
@@ -87,11 +88,13 @@ def export_onnx(
         )
     graph, photo = encoder_graph(encoder, captioner)
     decoder, state = decoder_graph(captioner, photo)
+    # After both, since the decoder decides which values of the photo are outputs.
     add_outputs(graph, decoder, photo, state)
     models = {ENCODER: graph.model(), DECODER: decoder}
     ranking = {}
     reranker = engine.generator.reranker
     if reranker is not None and engine.generator.ranks(decoding):
+        # An example of the right shape; its values do not matter.
         features = np.zeros((math.prod(engine.grid), encoder.width), np.float32)
         models[RERANKER] = reranker_graph(reranker, features).model()
         vectors = reranker.vectors
@@ -117,10 +120,13 @@ def encoder_graph(encoder: Encoder, captioner: Captioner) -> tuple[Graph, tuple]
     graph = Graph()
     side = encoder.settings.image_size
     square = np.zeros((side, side, 3), np.uint8)
+    # The pixels stay R, G, B. Mean and first kernel, which are in B, G, R, are
+    # reversed.
     x = graph.input("square", square).astype(np.float32) - MEAN[::-1]
     x = x.transpose([2, 0, 1])[None]  # (S, S, 3) -> (1, 3, S, S)
     for name in encoder.layers:
         if name.endswith("pool"):
+            # An example of the right shape: an odd last row or column is dropped.
             pooled = x.value[:, :, 1::2, 1::2]
             x = graph.add("MaxPool", [x], pooled, kernel_shape=[2, 2], strides=[2, 2])
         else:
@@ -152,9 +158,12 @@ def decoder_graph(captioner: Captioner, photo: tuple) -> tuple[onnx.ModelProto, 
     first = captioner.start(photo)
 
     def input_of(name, values):
+        # A value of the encoder's graph becomes an input of this one.
         return graph.input(name, getattr(values, "value", values))
 
     def state_of(name, values):
+        # Hypotheses in place of one; an axis of length 0, of the words so far, becomes
+        # t.
         shape = (_W, *(size or _T for size in values.shape[1:]))
         return graph.input(name, np.zeros(shape, np.float32))
 
@@ -164,6 +173,7 @@ def decoder_graph(captioner: Captioner, photo: tuple) -> tuple[onnx.ModelProto, 
     choose: Any = None
     if captioner.decoding.locations == "likeliest":
         one_hot = graph.constant(np.eye(math.prod(captioner.grid)))
+        # The row of an identity matrix, as the recorded operations have no one-hot.
         choose = lambda alpha: one_hot[alpha.argmax(axis=-1)]  # noqa: E731
     out = recorded(captioner, graph).step(photo, words, state, choose)
     graph.output("log_probs", log_softmax(out.logits))
@@ -203,6 +213,7 @@ def add_outputs(graph: Graph, decoder: onnx.ModelProto, photo: tuple, state: dic
 
 def recorded(captioner: Captioner, graph: Graph) -> Captioner:
     """Return the captioner with weights that are arrays of a graph."""
+    # Shallow: the caller's captioner keeps its own arrays.
     captioner = copy.copy(captioner)
     arrays: dict[str, Any] = {
         name: graph.weight(name, values) for name, values in captioner.arrays.items()
@@ -217,6 +228,7 @@ def _map(function: Callable, name: str, tree):
         return {k: _map(function, f"{name}/{k}", x) for k, x in tree.items()}
     if isinstance(tree, list | tuple):
         parts = [_map(function, f"{name}/{k}", x) for k, x in enumerate(tree)]
+        # A NamedTuple takes its fields one by one.
         return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
     return function(name, tree)
 

@@ -59,10 +59,13 @@ class Graph:
     def output(self, name: str, values) -> None:
         """Name an output of the graph."""
         values = self.constant(values)
+        # A node of its own, as an output may be an input, a constant or another output
+        # too.
         self._nodes.append(helper.make_node("Identity", [values.name], [name]))
         self._outputs.append(self._described(name, values.value))
 
     def _described(self, name: str, example: np.ndarray) -> onnx.ValueInfoProto:
+        # By length alone: this is why no other axis may have a length of `varying`.
         shape = [self.varying.get(size, size) for size in example.shape]
         kind = helper.np_dtype_to_tensor_dtype(example.dtype)
         return helper.make_tensor_value_info(name, kind, shape)
@@ -103,8 +106,11 @@ class Graph:
         values = np.ascontiguousarray(values)
         half = values.astype(np.float16)
         if values.ndim > 1:
+            # `quantise` has a scale for each index of the last axis.
             last = np.moveaxis(values, output, -1)
             q, scale = quantise(last)
+            # Only weights that were stored in 8 bits come back from rounding as they
+            # were.
             if np.allclose(dequantise(q, scale), last, rtol=1e-6, atol=0):
                 q = np.ascontiguousarray(np.moveaxis(q, -1, output))
                 q = self._store(name, q)
@@ -126,10 +132,12 @@ class Graph:
         """Return the model of the graph, without what its outputs do not depend on."""
         read = {value.name for value in self._outputs}
         nodes = []
+        # From the outputs back to the inputs: a node is kept if a later one reads it.
         for node in reversed(self._nodes):
             if not read.isdisjoint(node.output):
                 read.update(node.input)
                 nodes.insert(0, node)
+        # Numbers take the array's type: ONNX does not promote types as NumPy does.
         inputs = [value for value in self._inputs if value.name in read]
         weights = [weight for weight in self._weights if weight.name in read]
         graph = helper.make_graph(
@@ -175,6 +183,7 @@ class Recorded(NDArrayOperatorsMixin):
 
     def __array_ufunc__(self, ufunc, method, *inputs, out=None, **kwargs):
         """Record an operation; ``out`` only saves memory in NumPy."""
+        # (A,), (B,) -> (A, 1), (B,): ONNX broadcasts as NumPy does.
         if method == "outer":
             return ufunc(inputs[0][:, None], inputs[1])
         if kwargs or ufunc.__name__ not in _UFUNCS:
@@ -195,6 +204,8 @@ class Recorded(NDArrayOperatorsMixin):
         if isinstance(index, Recorded):
             value = self.value[index.value]
             return self.graph.add("Gather", [self, index], value)
+        # Axis by axis: an integer drops the axis, a slice keeps it. New axes are added
+        # afterwards.
         index = index if isinstance(index, tuple) else (index,)
         if Ellipsis in index:
             k = index.index(Ellipsis)
@@ -205,6 +216,7 @@ class Recorded(NDArrayOperatorsMixin):
         new = []
         for place, part in enumerate(index):
             if part is None:
+                # Its place in the result, in which integers before it have no axis.
                 new.append(place - sum(isinstance(x, int) for x in index[:place]))
             elif isinstance(part, int):
                 value = result.value.take(part, axis)
@@ -241,6 +253,7 @@ class Recorded(NDArrayOperatorsMixin):
             if pair[0] != pair[1]:
                 break
             sizes[k] = 0  # as in the input
+        # The example's length would be fixed in the graph.
         if lost := self.graph.varying.keys() & set(sizes):
             raise ModelFileError(f"a reshape must keep {lost}. Received: {shape}")
         return self.graph.add("Reshape", [self, np.array(sizes)], value)
@@ -277,6 +290,7 @@ class Recorded(NDArrayOperatorsMixin):
         return self.graph.add("Pad", [self, pads], np.pad(self.value, widths))
 
     def _ones_like(self) -> "Recorded":
+        # Of the array and not a constant, which would fix the length of varying axes.
         return self * 0 + 1
 
     def _split(self, parts: int, axis: int) -> list["Recorded"]:

@@ -89,6 +89,7 @@ def create_app(
         dependencies=[Depends(require_known_fields)],
     )
     in_base64 = uploads.MEGABYTES * 4_000_000 // 3  # bytes of the largest photo
+    # Outside of the application, so that it sees a body before anything reads it.
     app.add_middleware(
         Guard,
         hosts=hosts,
@@ -112,6 +113,7 @@ def _add_page(
     pages: Mapping[Tab, str],
     missing: Sequence[Tab],
 ) -> None:
+    # Once: the page is the same for every request.
     html = _render(pages, missing)
 
     @app.api_route("/", methods=_READ, include_in_schema=False)
@@ -155,6 +157,8 @@ def _add_tabs(app: FastAPI, tabs: Sequence[Tab], queue: RequestQueue) -> dict[Ta
     pages = {}
     for tab in tabs:
         try:
+            # Made in any case: its paths are what a tab without packages refuses by
+            # name.
             router = tab.router(queue)
             if tab.missing():
                 _refuse_services(app, tab, router)
@@ -215,8 +219,10 @@ def _add_error_handlers(app: FastAPI) -> None:
         request: Request, error: RequestValidationError
     ) -> JSONResponse:
         first = error.errors()[0]
+        # The first part is body, query or path.
         name = ".".join(str(part) for part in first["loc"][1:]) or "body"
         is_missing = first["type"] == "missing"
+        # The framework's own message would show the names of its classes.
         if name == "photo":  # of every service that takes a file
             received = "nothing" if is_missing else "text"
             message = (

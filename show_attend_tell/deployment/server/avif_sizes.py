@@ -56,8 +56,10 @@ def _sizes(content: bytes) -> Iterator[tuple[int, int]]:
         if kind != b"meta":
             continue
         parts = meta[4:]  # after version and flags
+        # ispe has the sizes in the container, one for each picture and tile.
         for name, value in _boxes(_only_box(_only_box(parts, b"iprp"), b"ipco")):
             if name == b"ispe":
+                # After version and flags.
                 yield struct.unpack_from(">II", value, 4)
         pictures = _av1_items(_only_box(parts, b"iinf"))
         inside = _only_box(parts, b"idat")
@@ -81,6 +83,7 @@ def _boxes(data: bytes) -> Iterator[tuple[bytes, bytes]]:
             start += 8
         elif size == 0:  # to the end
             size = len(data) - at
+        # Smaller than its own header: the loop would not move on.
         if at + size < start:
             raise AvifError("a box has a wrong size")
         yield kind, data[start : at + size]
@@ -90,6 +93,7 @@ def _boxes(data: bytes) -> Iterator[tuple[bytes, bytes]]:
 def _only_box(data: bytes, kind: bytes) -> bytes:
     """Return the content of the box of a kind, empty without one."""
     found = [content for name, content in _boxes(data) if name == kind]
+    # The decoder might read the other one.
     if len(found) > 1:
         raise AvifError(f"it has two boxes {kind.decode()}")
     return found[0] if found else b""
@@ -117,6 +121,7 @@ def _item_data(iloc: bytes, content: bytes, idat: bytes) -> Iterator[tuple[int, 
     if len(iloc) > _MAX_TABLE:
         raise AvifError("it has too many items")
     version = iloc[0]
+    # The widths of the fields below are in the table, as multiples of a byte.
     bits = _Bits(iloc[4:])
     offset_bits = 8 * bits.read(4)
     length_bits = 8 * bits.read(4)
@@ -138,6 +143,7 @@ def _item_data(iloc: bytes, content: bytes, idat: bytes) -> Iterator[tuple[int, 
             start = base + bits.read(offset_bits)
             length = bits.read(length_bits)
             source = by_method.get(method, b"")
+            # A length of 0 is the whole rest.
             end = start + length if length else len(source)
             parts.append(source[start:end])
             left -= len(parts[-1])
@@ -179,6 +185,7 @@ def _sequence_size(bits: _Bits) -> tuple[int, int]:
         bits.read(5)  # seq_level_idx
     else:
         _skip_operating_points(bits)
+    # frame_width_bits_minus_1, and below max_frame_width_minus_1.
     width_bits = bits.read(4) + 1
     height_bits = bits.read(4) + 1
     return bits.read(width_bits) + 1, bits.read(height_bits) + 1

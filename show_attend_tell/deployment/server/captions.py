@@ -42,6 +42,7 @@ def _decoding_of(
     Raises:
         HTTPException: the model selects no locations, or has no attention for a region.
     """
+    # Without the seed, which `decoding` refuses where nothing is sampled.
     decoding = pipeline.decoding(dataclasses.replace(request, seed=None))
     generator = pipeline.engine.generator
     if decoding.locations != "expected" and not generator.selects_locations:
@@ -123,16 +124,22 @@ def add_captions(
                 temperature=temperature,
                 locations=locations,
                 seed=seed,
+                # An empty field of a form is no region.
                 region=region or None,
                 samples=SAMPLES,
             )
         except CaptionError as error:  # of a malformed region
             raise HTTPException(422, str(error)) from None
         decoding = _decoding_of(pipeline, request)
+        # Asked for wherever they are possible: `decoding` and the request refuse the
+        # rest.
         if pipeline.has_tags and request.region is None and decoding.method != "sample":
             request = dataclasses.replace(request, tags=True)
+        # Read here, in the event loop; decoded in the queue's thread.
         content = await photo.read()
         answer = await queue.run(_caption_upload, pipeline, content, request, decoding)
+        # A form may name a charset that decodes to lone surrogates, which JSON cannot
+        # have.
         name = (photo.filename or "photo").encode("utf-8", "replace").decode()
         return answer | {
             "model": model,
@@ -150,6 +157,7 @@ def _caption_upload(
     """Return the values for JSON of an uploaded photo's caption."""
     start = time.monotonic()
     image = open_upload(content)
+    # The name of the upload is never used as a path.
     photo = NamedPhoto(Path("photo"), image)
     try:
         (caption,) = pipeline.caption_inputs([photo], request, decoding=decoding)

@@ -22,6 +22,7 @@ async def require_known_fields(request: Request) -> None:
         HTTPException: a field is unknown, is repeated, or is in the address instead of
             the form or the other way round.
     """
+    # FastAPI keeps the document after the first call.
     schema = request.app.openapi()
     path = schema["paths"].get(request.scope["route"].path_format, {})
     service = path.get(request.method.lower())
@@ -34,6 +35,7 @@ async def require_known_fields(request: Request) -> None:
     sent = [name for name, _ in request.query_params.multi_items()]
     _require_known(sent, "address", in_address, "form", in_form)
     if in_form:
+        # Starlette parses a form once and keeps it.
         form = await request.form()
         sent = [name for name, _ in form.multi_items()]
         _require_known(sent, "form", in_form, "address", in_address)
@@ -63,6 +65,7 @@ def _require_known(
                 422, f"`{name}` belongs in the {other_place}, not in the {place}"
             )
         if name not in known:
+            # The other place counts too: a misspelt name may belong there.
             close = difflib.get_close_matches(name, known + known_there, 1)
             remedy = f"did you mean `{close[0]}`?" if close else "remove it"
             raise HTTPException(

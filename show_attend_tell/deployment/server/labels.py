@@ -67,6 +67,7 @@ def json_form(field: str, schema: object = None) -> JsonForm:
         if found is not None:
             values[name] = found
     absent = _absent(schema, tuple(values))
+    # Other properties that are optional are left out of the answer.
     if absent:
         raise _refused(field, quote(absent[0], 60))
     if not values:
@@ -98,11 +99,13 @@ def _value_of(
     if name not in _LISTS or kind != "array":
         return None
     items = _resolved(described.get("items"), schema)
+    # A list of texts, by its type or because nothing else is described.
     if items.get("type") in (None, "string") and "properties" not in items:
         return lambda caption: list(caption.tag_names)
     properties = items.get("properties")
     if not isinstance(properties, dict):
         return None
+    # Each name and each number that is asked for gets the same value.
     known = tuple(key for key in properties if key in _NAMES | _NUMBERS)
     if _absent(items, known) or not _NAMES & set(known):
         return None
@@ -133,9 +136,11 @@ def _resolved(described: object, schema: Mapping[str, Any]) -> Mapping[str, Any]
     reference = described.get("$ref")
     if not isinstance(reference, str):
         return described
+    # Pydantic and others put the items of a list into definitions.
     for prefix in _DEFINITIONS:
         definitions = schema.get(prefix.strip("#/"))
         if reference.startswith(prefix) and isinstance(definitions, dict):
+            # Followed once: a definition that refers to itself cannot loop.
             found = definitions.get(reference.removeprefix(prefix))
             return found if isinstance(found, dict) else {}
     return {}

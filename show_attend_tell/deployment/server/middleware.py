@@ -74,8 +74,12 @@ class _TimedBody:
         Raises:
             HTTPException: the body is late.
         """
+        # After the body a message comes only when the client leaves; it has no time
+        # limit.
         if self._is_whole:
             return await self._receive()
+        # The first limit ends a client that stops, the second one that sends a byte now
+        # and then.
         silent = asyncio.get_running_loop().time() + SILENT_SECONDS
         try:
             async with asyncio.timeout_at(min(silent, self._end)):
@@ -115,6 +119,7 @@ async def _refuse_unread(
     """
 
     async def send_before_end(part: Message) -> None:
+        # With `more_body` the server keeps the connection open; the empty part ends it.
         if part["type"] == "http.response.body":
             await send({**part, "more_body": True})
             await _discard(receive)
@@ -152,10 +157,13 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        # From here on every reader of the body is limited, those of refused requests
+        # too.
         receive = _TimedBody(receive)
         headers = Headers(scope=scope)
         length = headers.get("content-length", "0")
         host = headers.get("host", "")
+        # Behind a proxy with TLS the scheme is https: Uvicorn reads X-Forwarded-Proto.
         server = f"{scope['scheme']}://{host}".lower()
         # Browsers add Origin to the requests of a page; other programs do not.
         origins = headers.getlist("origin")
@@ -172,6 +180,7 @@ class Guard:
                 f"Received: {origin[:100]!r}; use this server's own page"
             )
             await _refuse_unread(403, message, scope, receive, send)
+        # A chunked body has no length; its bytes are counted while it is read.
         elif length.isdigit() and int(length) > self.max_bytes:
             await _refuse_unread(413, self.message, scope, receive, send)
         else:
@@ -191,9 +200,13 @@ class Guard:
             message = await receive()
             size = len(message.get("body", b""))
             received += size
+            # Added before the limits are compared; `finally` below takes all of it
+            # back.
             self._held += size
             if received > self.max_bytes:
                 refused = HTTPException(413, self.message)
+            # Small requests go on, so that the page stays usable while photos are
+            # refused.
             elif self._held > MAX_HELD and received > _SMALL:
                 again = {"Retry-After": str(_HELD_SECONDS)}
                 text = (
@@ -202,8 +215,10 @@ class Guard:
                 refused = HTTPException(503, text, again)
             else:
                 return message
+            # As in `_refuse_unread`: the client reads the refusal when it has sent all.
             if message.get("more_body"):
                 await _discard(receive)
+            # In the application, which turns it into a response as any other error.
             raise refused
 
         async def send_with_headers(message: Message) -> None:
@@ -216,6 +231,7 @@ class Guard:
         try:
             await self.app(scope, counting_receive, send_with_headers)
         except asyncio.CancelledError:
+            # A response that has begun cannot become another one.
             if started:
                 raise
             message = "the server is stopping; send the request again later"

@@ -186,11 +186,13 @@ def add_photo_programs(
 
     :func:`middleware.refusal` turns errors into the protocol's own.
     """
+    # Once, as it reads the model files.
     described = {name: _tag(name, pipelines[name]) for name in pipelines}
 
     async def answer(request: Request, query: OllamaQuery | OpenAIQuery) -> _Answer:
         start = time.monotonic()
         name = _find(pipelines, query.model)
+        # What can be refused is refused before the request takes a place in the queue.
         form = query.form
         if form is not None:
             _require_tags(name, pipelines[name])
@@ -277,6 +279,7 @@ def add_photo_programs(
             "result": result,
         }
 
+    # PhotoPrism puts the model and its version into the path, or leaves them out.
     for kind in ("labels", "caption"):
         for path in ("", "/{name}", "/{name}/{version}"):
             app.post(f"/api/v1/vision/{kind}{path}", include_in_schema=False)(
@@ -301,6 +304,7 @@ async def _read(request: Request, kind: type[Query]) -> Query:
     try:
         query = kind.model_validate_json(await request.body())
     except ValidationError as error:
+        # Without the input, which may be a whole photo in base64.
         fault = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, fault["loc"])) or "body"
         raise HTTPException(400, f"`{place}`: {one_line(fault['msg'])}") from None
@@ -339,6 +343,7 @@ def _find(pipelines: Mapping[str, CaptioningPipeline], asked: str) -> str:
         HTTPException: there is no such model.
     """
     bare = asked.removesuffix(":latest")
+    # The exact name first: two models may differ in capitals alone.
     for form in (str, str.lower):
         for name in pipelines:
             if form(name) == form(bare):
@@ -353,6 +358,7 @@ def _only_photo(query: OllamaQuery | OpenAIQuery | PhotoPrismQuery) -> str:
     Raises:
         HTTPException: there is none, or more than one.
     """
+    # Earlier messages of a chat bring their photos along.
     photos = next(filter(None, reversed(query.photos)), [])
     if len(photos) != 1:
         received = f"Received: {len(photos)}; send a request for each photo"
@@ -367,11 +373,14 @@ async def _unless_left(request: Request, queue: RequestQueue, *call):
         ShowAttendTellError: see :meth:`RequestQueue.run` and the call.
         HTTPException: the client has left, or see the same two.
     """
+    # nginx' status for a client that closed the connection, which only the log shows.
     result: object = HTTPException(499, "the client left")
 
     async def watch() -> None:
         while (await request.receive())["type"] != "http.disconnect":
             pass
+        # Cancels the wait in the queue; a caption that is being computed runs to its
+        # end.
         group.cancel_scope.cancel()
 
     async with anyio.create_task_group() as group:
@@ -380,6 +389,7 @@ async def _unless_left(request: Request, queue: RequestQueue, *call):
             result = await queue.run(*call)
         except (ShowAttendTellError, HTTPException) as error:  # a group would wrap it
             result = error
+        # Stops the watch.
         group.cancel_scope.cancel()
     if isinstance(result, Exception):
         raise result
@@ -393,6 +403,8 @@ def _caption(pipeline: CaptioningPipeline, photo: str, tags: bool) -> Caption:
         HTTPException: it is no base64, or see :func:`uploads.open_upload`.
     """
     try:
+        # Without line breaks, which some encoders insert; `validate` refuses what else
+        # is not base64.
         text = "".join(photo.rpartition(";base64,")[2].split())
         content = base64.b64decode(text, validate=True)
     except ValueError:
@@ -415,6 +427,7 @@ def _line(answer: _Answer, content: dict, reason: str = "stop") -> Response:
         "prompt_eval_count": 0,
         "eval_count": answer.words,
     }
+    # Ollama streams unless it is told not to.
     kind = "json" if answer.stream is False else "x-ndjson"
     return Response(json.dumps(body) + "\n", media_type=f"application/{kind}")
 

@@ -20,6 +20,7 @@ class RequestQueue:
     def __init__(self, limit: int):
         self.limit = limit
         self.length = 0
+        # Waiting requests get it in the order in which they came.
         self._one = anyio.CapacityLimiter(1)
 
     async def run(self, function: Callable, *arguments: object):
@@ -37,6 +38,8 @@ class RequestQueue:
             )
         self.length += 1
         try:
+            # A thread cannot be stopped: cancelled while it runs, a request waits for
+            # its function, so that two never run together.
             return await anyio.to_thread.run_sync(
                 function, *arguments, limiter=self._one
             )

@@ -39,6 +39,7 @@ Authors = Mapping[tuple[str, bool], str]
 def _require_inside(path: str) -> str:
     """Return a path that stays inside the folder where an archive is unpacked."""
     parts = PurePosixPath(path).parts
+    # A drive, a root or a backslash would lead out of the folder on Windows.
     outside = PureWindowsPath(path).anchor or "\\" in path or ".." in parts
     if not parts or outside or not path.isprintable():
         raise ValueError("must be a relative path without '..'")
@@ -72,6 +73,7 @@ class Review(pydantic.BaseModel, extra="forbid"):
 def add_review(app: FastAPI, pipelines: Mapping[str, CaptioningPipeline]) -> None:
     """Add the service to an application."""
 
+    # Not async: FastAPI runs it in a thread, as hashing and packing take a while.
     @app.post("/review", response_class=Response)
     def review(review: Review):
         """Return approved captions as a table, or as XMP sidecars in an archive."""
@@ -86,6 +88,7 @@ def add_review(app: FastAPI, pipelines: Mapping[str, CaptioningPipeline]) -> Non
                 raise HTTPException(
                     422, f"`model` must be one of {list(pipelines)}. Received: {name!r}"
                 )
+            # The author that the command line would write.
             request = CaptionRequest(tags=bool(one.tags))
             authors[author] = made_by(pipelines[name], request)
         if review.form == "csv":
@@ -99,6 +102,7 @@ def _require_distinct(captions: list[ApprovedCaption]) -> None:
     """Raise an HTTPException if a photo has two captions."""
     seen = set()
     for one in captions:
+        # In this form ./a.jpg and a.jpg are one path.
         path = PurePosixPath(one.path)
         if path in seen:
             raise HTTPException(
@@ -130,6 +134,7 @@ def _archive(captions: list[ApprovedCaption], authors: Authors) -> bytes:
         for one in captions:
             packet = XmpPacket()
             if one.edited:
+                # Without an author these are the words of a person.
                 packet.set_caption(one.sentence)
             else:
                 author = authors[one.model, bool(one.tags)]

@@ -40,6 +40,7 @@ def take_port(host: str, port: int) -> socket.socket:
     Raises:
         SetupError: the port is in use or not allowed, or the host is another machine.
     """
+    # create_server takes IPv4 unless it is told otherwise.
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=256)
@@ -63,6 +64,7 @@ def server_of(app: ASGIApp) -> uvicorn.Server:
     logger.setLevel(logging.ERROR)  # malformed requests are warnings
     logger.addFilter(_is_unexpected)
     config = uvicorn.Config(
+        # Around the middleware too, whose refusals are responses as well.
         _count_responses(app),
         # Called as a class is.
         http=functools.partial(LimitedConnection, open_connections=set()),  # type: ignore[arg-type]
@@ -132,6 +134,7 @@ class LimitedConnection(HttpToolsProtocol):
         self.__transport = transport
         # With 0, `pause_writing` is called whenever the client reads too slowly.
         transport.set_write_buffer_limits(high=0)
+        # Counted here, as a connection that has sent nothing takes a place too.
         self.__open.add(self)
         self.__is_crowded = len(self.__open) > MAX_CONNECTIONS
         if len(self.__open) > 2 * MAX_CONNECTIONS:
@@ -143,6 +146,7 @@ class LimitedConnection(HttpToolsProtocol):
         """Stop the time limits."""
         self.__open.discard(self)
         self.__expect_nothing()
+        # Stops the timer of the client's reading.
         self.resume_writing()
         super().connection_lost(exc)
 
@@ -152,11 +156,14 @@ class LimitedConnection(HttpToolsProtocol):
             self.__refuse("503 Service Unavailable", _CROWDED, b"retry-after: 10\r\n")
             return
         _connection.set(self)  # the task that handles a request inherits it
+        # Callbacks of the parser set it to 0 whenever the bytes become a part of a
+        # request. Without end are a header, a trailer and the extension of a chunk.
         self.__unused += len(data)
         if self.__is_head:
             head, end, body = data.partition(b"\r\n\r\n")
             data = _OFFER.sub(b"\r\nignored-upgrade:", head) + end + body
         super().data_received(data)
+        # The parser may have refused the bytes and closed the connection already.
         if self.__unused > MAX_HEAD and not self.__transport.is_closing():
             self.__refuse("431 Request Header Fields Too Large", _LARGE)
 
@@ -164,6 +171,7 @@ class LimitedConnection(HttpToolsProtocol):
         """Start the time limit of the client's reading."""
         super().pause_writing()
         loop = asyncio.get_running_loop()
+        # abort, as close would wait until the client has read the rest.
         self.__reading = loop.call_later(READ_SECONDS, self.__transport.abort)
 
     def resume_writing(self) -> None:
@@ -184,6 +192,7 @@ class LimitedConnection(HttpToolsProtocol):
         self.__is_head = False
         self.__unused = 0
         self.__expect(REQUEST_SECONDS)
+        # `response_ended` takes it back.
         self.__waiting += 1
         if self.__waiting > MAX_PIPELINED:
             self.__transport.abort()
@@ -196,8 +205,10 @@ class LimitedConnection(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """Stop the time limit of the request."""
+        # The next bytes are the head of another request of this connection.
         self.__is_head = True
         self.__unused = 0
+        # Between requests Uvicorn's own limit holds, `timeout_keep_alive`.
         self.__expect_nothing()
         super().on_message_complete()
 
@@ -219,6 +230,7 @@ class LimitedConnection(HttpToolsProtocol):
     def __refuse(self, status: str, reason: str, headers: bytes = b"") -> None:
         """Respond to what is no complete request, and close the connection."""
         body = json.dumps({"error": reason}).encode()
+        # Written by hand: there is no request that Uvicorn could respond to.
         head = (
             f"HTTP/1.1 {status}\r\ncontent-type: application/json\r\n"
             f"content-length: {len(body)}\r\nconnection: close\r\n"

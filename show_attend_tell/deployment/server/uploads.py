@@ -44,6 +44,7 @@ def open_upload(content: bytes) -> Image.Image:
     if len(content) > MEGABYTES * 1_000_000:
         raise HTTPException(413, size_message())
     try:
+        # The photo is opened twice: after `verify` Pillow cannot decode a picture.
         _require_pixels(content)
         file = io.BytesIO(content)
         with pillow_warnings_ignored(), open_photo(file, FORMATS) as image:
@@ -79,10 +80,13 @@ def photo_router(
 
 def _require_pixels(content: bytes) -> None:
     """Validate the format, the pixel count in the header, and the file's checksums."""
+    # Its header may lie about the size, see avif_sizes; other formats decode what they
+    # state.
     if HAS_AVIF and content[4:8] == b"ftyp":
         sizes = avif_sizes(content)
         for width, height in sizes:
             _require_size(width, height)
+        # Many pictures within the limit would together take the memory of a large one.
         pixels = sum(width * height for width, height in sizes)
         if pixels > _AVIF_SIZES * MEGAPIXELS * 1e6:
             raise _too_large(f"{len(sizes)} pictures of {pixels} pixels together")
@@ -95,6 +99,7 @@ def _require_pixels(content: bytes) -> None:
                 with pillow_faults():
                     image.verify()
     except Image.DecompressionBombError:
+        # Pillow warns from its limit on, and raises this error from twice the limit on.
         most = 2 * (Image.MAX_IMAGE_PIXELS or 0) // 1_000_000
         raise _too_large(f"more than {most} megapixels") from None
 

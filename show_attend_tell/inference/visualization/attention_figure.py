@@ -128,6 +128,7 @@ def attention_figure(
     wide, high = _photo_size(pixels, _PANEL)
     note = region_note(region_words, T)
     count = T + 1  # with the photo itself
+    # As few lines as fit, and panels spread evenly over them.
     lines = math.ceil(count / MAX_COLUMNS)
     figure, panels = _panels(
         count,
@@ -314,12 +315,15 @@ def overlay(pixels: np.ndarray, weights: np.ndarray) -> np.ndarray:
     Returns:
         (H', W', 3) uint8, no smaller than the photo and no smaller than ``weights``.
     """
+    # A small photo is enlarged, so that the map keeps its detail.
     height, width = np.maximum(pixels.shape[:2], weights.shape)
     size = (int(width), int(height))
+    # The weights in 256 shades, as the pages store them.
     mask = Image.fromarray(np.rint(weights * 255).astype(np.uint8))
     mask = mask.resize(size, Image.Resampling.BILINEAR)
     lifted = np.minimum(pixels * lift_of(pixels), 255).astype(np.uint8)
     photo = Image.fromarray(lifted).resize(size, Image.Resampling.BICUBIC)
+    # Grey where nothing looks, coloured and lighter where attention is.
     dimmed = np.asarray(photo.convert("L"), np.float64)[:, :, None] * VEIL
     lit = np.asarray(photo) * (1 - GLOW) + 255 * GLOW
     share = np.asarray(mask, np.float64)[:, :, None] / 255
@@ -364,6 +368,7 @@ def figure_to_array(figure: "Figure", dpi: int = 100) -> np.ndarray:
     figure.set_dpi(dpi)
     canvas: Any = FigureCanvasAgg(figure)  # its methods have no types
     canvas.draw()
+    # The canvas owns the buffer.
     return np.asarray(canvas.buffer_rgba())[:, :, :3].copy()
 
 
@@ -443,6 +448,7 @@ def _require_figure(path: Path) -> None:
     if not path.exists():
         return
     if path.is_file():
+        # The whole file: a PDF has its metadata at the end.
         content = path.read_bytes()
         if not content or _MARK.encode() in content:
             return
@@ -459,6 +465,7 @@ def _free_name(stem: str, taken: set[str]) -> str:
     """
     name = _cut(stem, LONGEST_NAME - _SUFFIX_BYTES)
     count = 1
+    # File systems of macOS and Windows ignore case.
     while name.lower() in taken:
         count += 1
         number = f"-{count}"
@@ -504,6 +511,7 @@ def _panels(
         margins: what the figure has beyond a pitch for each panel.
         region: outlined in every panel, in fractions of the photo, or None.
     """
+    # Not pyplot, which would keep each figure and change global settings.
     from matplotlib.figure import Figure
 
     width = columns * pitch[0] + margins[0]
@@ -513,6 +521,7 @@ def _panels(
     for index in range(count):
         row, column = divmod(index, columns)
         left = origin[0] + column * pitch[0]
+        # Matplotlib counts from the lower edge.
         bottom = height - origin[1] - row * pitch[1] - size[1]
         box = left / width, bottom / height, size[0] / width, size[1] / height
         panels.append(figure.add_axes(box))
@@ -549,6 +558,7 @@ def _outline(
     x0, y0, x1, y1 = box
     for edgecolor, linewidth in ((_SHADE, 2.6), (_ACCENT, 1.3)):
         border = Rectangle(
+            # y grows downwards in the photo and upwards in the panel.
             (x0, 1 - y1),
             x1 - x0,
             y1 - y0,

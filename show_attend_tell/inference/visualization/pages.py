@@ -50,6 +50,7 @@ _ENVIRONMENT = jinja2.Environment(
     trim_blocks=True,
     keep_trailing_newline=True,
 )
+# JSON has no NaN: an error here, and no page that the browser cannot parse.
 _ENVIRONMENT.policies["json.dumps_kwargs"] = {"allow_nan": False}
 
 
@@ -135,6 +136,7 @@ def _describe_text(caption: "Caption") -> Values:
     beta = shown_gates(caption.beta)
     words = list(caption.words)
     if words:
+        # As in the sentence; `capitalize` would change the other letters.
         words[0] = words[0][:1].upper() + words[0][1:]
     p = np.exp(caption.word_log_probs.astype(np.float64))
     return text_values(
@@ -194,6 +196,7 @@ def text_values(
         attention: (T, rows, columns) weights alpha.
     """
     attention = attention.astype(np.float64)  # (T, rows, columns)
+    # Weights that are all 0 stay 0.
     peak = np.maximum(attention.max(axis=(1, 2), keepdims=True), 1e-12)
     shades = np.rint(attention / peak * 255).astype(np.uint8)
     return {
@@ -204,6 +207,8 @@ def text_values(
         "p": np.asarray(probabilities, np.float64).round(3).tolist(),
         "beta": None,
         "peaks": [_peak_location(weights) for weights in attention],
+        # One byte a weight, (T, rows, columns) in row-major order; decimals would be
+        # many times longer.
         "alpha": base64.b64encode(shades.tobytes()).decode("ascii"),
         "locations": None,
     }
