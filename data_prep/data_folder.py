@@ -112,7 +112,9 @@ def _require_readable_archives(entries: Iterable[Packed]) -> None:
 def is_safe(member: zipfile.ZipInfo) -> bool:
     """Return whether an archive entry is a plain file inside its folder."""
     name = _entry_name(member)
+    # A colon belongs to a drive or a stream of Windows.
     outside = name.startswith("/") or ".." in name.split("/") or ":" in name
+    # Unix keeps a file's mode in the upper half of the attributes.
     link = stat.S_ISLNK(member.external_attr >> 16)
     return bool(name) and not (outside or link or "\0" in name)
 
@@ -212,6 +214,7 @@ class DataFolder:
         with reading(folder, DataError, "make it readable, or name another folder"):
             files = find_files(self.folder, prepared, self.problems)
         archives = [path for path in files if path.suffix.lower() == ".zip"]
+        # Files come before those of deeper folders, so the first of a name is used.
         for path in files:
             if is_photo(path):
                 self.photo_files.append(path)
@@ -248,6 +251,7 @@ class DataFolder:
         name = next((name for name in names if name in self._texts), None)
         if name is None:
             return None
+        # Taken out, so that the note is written once, however often the file is read.
         if ignored := self._ignored_texts.pop(name, None):
             self.problems.notes.append(
                 f"two files of the name {name}: {self._texts[name]} is read, {ignored} "
@@ -295,6 +299,7 @@ class DataFolder:
         require_space(size, self._unpacked, "unpacked photos", DataError)
         if missing:
             _LOGGER.info("unpacking %d photos, %s", len(missing), format_bytes(size))
+        # The entries of an archive follow each other, as they do in `_packed`.
         by_archive = itertools.groupby(missing.items(), lambda item: item[1].archive)
         for path, group in by_archive:
             entries = list(group)
@@ -330,6 +335,7 @@ class DataFolder:
             return set()
         with os.scandir(self._unpacked) as entries:
             sizes = {entry.name: entry.stat().st_size for entry in entries}
+        # Only files of the right size are read.
         complete = [
             name
             for name, packed in wanted.items()
@@ -365,6 +371,7 @@ def _unpack_entry(
         ):
             shutil.copyfileobj(packed, file)
     except (OSError, ValueError, *ZIP_FAULTS) as error:
+        # Other OSErrors are faults of the disk, which end the preparation.
         if isinstance(error, OSError) and error.errno not in _FAULTS_OF_ENTRIES:
             raise
         return one_line(error)

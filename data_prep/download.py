@@ -226,12 +226,14 @@ def _receive(remote: RemoteFile, part: Path, done: int, progress: bool) -> None:
     ):
         if _is_complete(response, done):
             return
+        # The part is longer than the server's file: start over.
         if done and response.status_code == _BEYOND_THE_END:
             _receive(remote, part, 0, progress)
             return
         response.raise_for_status()
         if response.status_code != requests.codes.partial_content:
             done = 0  # the server ignores Range and sends the whole file
+        # The size of the whole file: as the server says, or else as published.
         size = remote.size
         if "Content-Length" in response.headers:
             size = done + int(response.headers["Content-Length"])
@@ -257,6 +259,7 @@ def _receive(remote: RemoteFile, part: Path, done: int, progress: bool) -> None:
                 file.write(chunk)
                 done += len(chunk)
                 bar.update(len(chunk))
+                # More than the server announced: the verification refuses it.
                 if done > size:
                     return
     if done < size:
@@ -285,6 +288,7 @@ def _fault(path: Path, remote: RemoteFile) -> str | None:
         return f"size must be {remote.size} bytes. Received: {_size(path)}"
     digests: dict[str, tuple[Callable[[], Any], str | None]] = {
         "SHA-256": (hashlib.sha256, remote.sha256),
+        # Not for security: otherwise a Python of FIPS systems refuses to compute it.
         "MD5": (partial(hashlib.md5, usedforsecurity=False), remote.md5),
     }
     for name, (algorithm, expected) in digests.items():

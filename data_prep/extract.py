@@ -111,6 +111,7 @@ def extract(
     settings = experiment.encoder
     if encoder_weights is not None:
         settings = dataclasses.replace(settings, weights=str(encoder_weights))
+    # A file for all photos of each data set, and one for each mirrored split of it.
     jobs: list[_Job] = []
     for folder in data_folders(experiment, work):
         everything = manifest.read_manifest(folder / "manifest.jsonl")
@@ -135,6 +136,8 @@ def extract(
     encoder = Encoder(settings)
     encoder.expect(sum(len(job.photos) for job in jobs if not job.mirror))
     write_parts = write_parts or write_parts_here
+    # Refusals come first: otherwise a later file could be refused after an earlier
+    # one has been replaced.
     for job in jobs:  # before any is written
         require_no_shards(job.path)
         if overwrite:
@@ -210,11 +213,14 @@ def _extract_file(
         else:
             _discard_changed_parts(writer, photos)
             rows = [row for number in writer.missing for row in writer.rows(number)]
+            # Before features are copied, which count as added too.
             tried = {photos[row].id for row in rows}
+            # --overwrite asks for new features, not for copies of present ones.
             if not writer.overwrite:
                 _copy_from_whole(writer, photos)
             rows = [row for number in writer.missing for row in writer.rows(number)]
             if rows:
+                # Photos whose features have been copied may be absent.
                 _require_readable(writer.path, [photos[row] for row in rows])
             _logger.info(
                 "%s: %d photos, at most %s before compression; %s free",
@@ -261,6 +267,7 @@ def _copy_from_whole(writer: FeatureWriter, photos: list[Photo]) -> None:
             return
         usable = reader.rows.keys() - changed_photos(reader, photos)
         stored = reader.photo_files()
+        # A list of its own, as numbers are removed in the loop.
         for number in list(writer.missing):
             ids = [photos[row].id for row in writer.rows(number)]
             if usable.issuperset(ids):
@@ -317,6 +324,8 @@ def _extract_changed(
         }
         if not rows:
             return set()
+        # All parts are written again, as the file is joined from them; most of them are
+        # copied from the present file.
         writer.reopen()
         empty = []  # parts without features, which are extracted as usual
         for number in writer.missing:
@@ -355,6 +364,7 @@ def _complete_part(
     files = present.photo_files()[rows.start : rows.stop]
     new = [row for row in rows if row in changed]
     kept = [row for row in set(rows) - changed if photos[row].id in present.rows]
+    # Of an empty list NumPy would make float64, which is no index.
     features[np.array(kept, np.int64) - rows.start] = present.read(kept)
     if new:
         paths = [photos[row].path for row in new]
@@ -377,6 +387,7 @@ def write_parts_here(
     paths = (photos[row].path for n in writer.missing for row in writer.rows(n))
     threads = min(8, usable_cores())
     decoded = decoded_photos(encoder, paths, writer.mirrored, threads)
+    # Closing the generator ends its threads, also after an error.
     with contextlib.closing(decoded), writer.progress_bar(progress) as bar:
 
         def encode(number: int) -> tuple[Part, PartContent]:
@@ -387,5 +398,6 @@ def write_parts_here(
             part, content = encoded
             part.write(content)
 
+        # The encoder runs in this thread, in which read_ahead advances `map`.
         for _ in read_ahead(write, map(encode, writer.missing)):
             pass  # a thread writes a part while the next one is encoded

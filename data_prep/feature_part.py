@@ -97,6 +97,7 @@ class Part(NamedTuple):
             )
         with file_in_memory() as file:
             stored = create_features(file, features.shape, data=features)
+            # The flush compresses the chunks whose bytes are read below.
             file.flush()
             rows = range(len(features))
             # HDF5 stores a chunk that would grow as it is, with a mask of 1.
@@ -130,6 +131,7 @@ class Part(NamedTuple):
         """
         with (
             reading(self.file, DataError, "delete it and run the command again"),
+            # A part gets its name when it is complete, so readers need no lock.
             h5py.File(self.file, "r", locking=False) as file,
         ):
             yield file
@@ -191,6 +193,7 @@ def file_in_memory() -> Iterator[h5py.File]:
 
 def create_features(file: h5py.File, shape: tuple, **values: object) -> h5py.Dataset:
     """Create the dataset of features, a compressed chunk for each photo."""
+    # Without the time, so that the same features are the same bytes.
     options = {"chunks": (1, *shape[1:]), "track_times": False, **COMPRESSION}
     return file.create_dataset("features", shape, **values, **options)
 

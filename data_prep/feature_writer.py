@@ -131,6 +131,7 @@ class FeatureWriter:
                 self._delete_parts()
                 self.path.unlink(missing_ok=True)
             self._find_missing()
+            # An error before this line releases the lock.
             self._lock = stack.pop_all()
         return self
 
@@ -142,6 +143,7 @@ class FeatureWriter:
         if self.path.exists():
             self._verify_finished()
             self.complete = True
+            # Left by a process that was killed after it had joined them.
             self._delete_parts()
             return
         self._resume()
@@ -165,6 +167,7 @@ class FeatureWriter:
     @property
     def _numbers(self) -> range:
         """The numbers of all parts."""
+        # The quotient is rounded up, for a last part of fewer photos.
         return range(-(-len(self.image_ids) // self.part_rows))
 
     @property
@@ -269,6 +272,7 @@ class FeatureWriter:
             index.files.extend(of_part.files)
         with writing(self.path), durable_path(self.path) as temporary:
             self._reserve(temporary, index.problems)
+            # __enter__ holds a lock; HDF5's own is lacking on some file systems.
             with h5py.File(temporary, "w", libver=LIBVER, locking=False) as file:
                 self._write_all(file, index)
         self._delete_parts()
@@ -301,6 +305,7 @@ class FeatureWriter:
                     at = (place, 0, 0)
                     with hdf5_faults():
                         mask, chunk = stored.id.read_direct_chunk(at)
+                    # The sum begins with the mask, so that another mask is found too.
                     if zlib.crc32(chunk, mask) != checksums[row]:
                         raise ValueError("its checksum differs")
                     features.id.write_direct_chunk((row, 0, 0), chunk, mask)
@@ -316,8 +321,10 @@ class FeatureWriter:
         if not hasattr(os, "posix_fallocate"):  # on macOS and Windows
             return
         try:
+            # h5py will truncate the file: this asks whether the disk has the space.
             with path.open("wb") as file:
                 os.posix_fallocate(file.fileno(), 0, bound)
         except OSError as error:
+            # These are the answers of file systems that cannot reserve space.
             if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):
                 raise

@@ -69,6 +69,7 @@ def join_shards(folder: Path) -> Path:
         with hdf5_faults():
             image_ids = column.asstr()[:].tolist()
     writer = FeatureWriter(path, header["identity"], image_ids, header["mirrored"])
+    # Shards are taken as parts, of their own number of photos.
     writer.part_rows = header["part"]
     with writer:
         try:
@@ -76,6 +77,7 @@ def join_shards(folder: Path) -> Path:
                 part = writer.part(number).file
                 _link_or_copy(folder / part.name, part)
             writer.finish()
+        # Otherwise the next extraction would take them for parts of its own.
         except BaseException:
             shutil.rmtree(parts_folder(path), ignore_errors=True)
             raise

@@ -60,6 +60,7 @@ def encode_photos(
         infinite = np.isinf(encoded)
         clipped = np.clip(encoded, -_LARGEST, _LARGEST)
         encoded = np.where(infinite, encoded, clipped).astype(np.float16)
+        # The encoder has features of a black square too.
         encoded[[bool(photo.problem) for photo in batch]] = 0
         features.append(encoded)
         problems += [photo.problem for photo in batch]

@@ -40,6 +40,7 @@ def has_changed(photo: Path, stored: PhotoFile, extracted: float) -> bool:
         return False
     if status.st_size != stored.size:
         return True
+    # Equal times count, because file systems round them.
     is_newer = max(status.st_mtime, status.st_ctime) >= extracted
     return is_newer and file_of(photo) not in (stored, UNKNOWN_FILE)
 

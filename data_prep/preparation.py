@@ -152,6 +152,7 @@ class Prepared:
         """Return the report as lines to print."""
         lines = []
         for split, counts in self.counts.items():
+            # The nouns are plurals; plural() takes a singular.
             items = (plural(count, noun[:-1]) for noun, count in counts.items())
             lines.append(f"{split}: {', '.join(items)}")
         lines += self.facts

@@ -74,6 +74,7 @@ def prepare(
     preparation = Preparation(
         experiment, data, folder, on_problem == "refuse", progress, limit
     )
+    # Noted before the lock file makes them: a failure removes no folder of the user.
     made = [path for path in (folder, folder.parent) if not path.exists()]
     taken = DataError(f"{folder}: another process is preparing it; wait for its end")
     try:

@@ -91,6 +91,7 @@ def main(source: Path, out: Path) -> None:
     original = weights_digest(network)
     arrays = quantised_arrays(network)
     write_encoder(out, "VGG16", arrays, digests_of(_layers(arrays)))
+    # Read back, so that the digest below is of what readers of the file get.
     for name, values in read_weights(out, "VGG16").layers.items():
         network.get_layer(name).set_weights(values)
     click.echo(f"{out}: {out.stat().st_size / 1e6:.1f} MB")

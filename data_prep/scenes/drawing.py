@@ -67,8 +67,10 @@ def draw_shapes(
         colours = shade[:, :, None] * _tint(shape.colour, generator)  # (S, S, 3)
         window = np.s_[box[1] : box[3], box[0] : box[2]]
         cover = mask[window][:, :, None]  # (h, w) -> (h, w, 1)
+        # Colour over ground, by the share of each pixel that the shape covers.
         pixels[window] += cover * (colours[window] - pixels[window])
         boxes.append(box)
+    # The same noise in all three channels: it has no colour.
     pixels += 0.015 * generator.standard_normal((side, side, 1), dtype=np.float32)
     values = np.rint(np.clip(pixels, 0.0, 1.0) * 255.0).astype(np.uint8)
     return Image.fromarray(values), boxes
@@ -139,6 +141,7 @@ _TEXTURES = (_clouds, _stripes, _checks)
 
 def _mask(shape: Shape, side: int, tilt: float) -> np.ndarray:
     """Compute the share of each pixel that the shape covers, (side, side), 0..1."""
+    # Drawn larger and then averaged, as Pillow's polygons have no smooth edges.
     large = side * _SUPERSAMPLING
     canvas = Image.new("L", (large, large))
     x = shape.x * large

@@ -87,6 +87,7 @@ def make_scene(split: str, number: int) -> tuple[Image.Image, str, list]:
         The RGB picture, its caption, and its objects in the order of mention, each
         ``{"name": str, "box": [x0, y0, x1, y1]}`` in pixels.
     """
+    # The order of the draws is part of the data set: another one changes every scene.
     generator = np.random.default_rng([_SEED, SPLITS.index(split), number])
     count = 1 + int(generator.choice(len(_SHAPES_IN_SCENE), p=_SHAPES_IN_SCENE))
     relations = list(generator.choice(list(RELATIONS), count - 1))
@@ -116,6 +117,7 @@ def compose_caption(names: list[str], relations: list[str]) -> str:
 
 def is_reserved(first: str, second: str) -> bool:
     """Return whether two names occur together in held-out scenes only."""
+    # hash() of a text differs between processes; a CRC-32 does not.
     return zlib.crc32(" ".join(sorted((first, second))).encode()) % 5 == 0
 
 

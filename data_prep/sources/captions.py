@@ -58,6 +58,7 @@ def prepare_photos(read: ReadSource, preparation: Preparation) -> Prepared:
             "photos and captions come from the same data set"
         )
     photos = preparation.limited(photos)
+    # Before unpacking, which takes minutes; _write records damaged photos as well.
     preparation.record(data.problems)
     paths = (photo.path for photo in photos)
     damaged = data.unpack(paths, preparation.progress)
@@ -111,6 +112,7 @@ def _write(
     vocabulary, coverage = _vocabulary([*photos, *further], settings, problems.notes)
     path = vocabulary_path(experiment, folder.parent)
     vocabulary.save(path, vocabulary_settings(experiment))
+    # Last, because a folder that has a manifest counts as prepared.
     write_manifest(folder / MANIFEST, photos)
     counts: dict[str, Counter[str]] = {photo.split: Counter() for photo in photos}
     for photo in photos:
@@ -236,6 +238,7 @@ def join_by_name(
                 "archive there; add the photos (unpack .tar archives yourself) or "
                 "name another folder"
             )
+    # Names in tables and on disks may have different forms of Unicode.
     form = _one_form(places)
     texts: Captions = {}
     for name, of_photo in captions.items():
@@ -245,7 +248,9 @@ def join_by_name(
     for split, names in lists.items():
         for name in dict.fromkeys(map(form, names)):
             if splits.setdefault(name, split) != split:
+                # Its first split stays in `splits`, but the photo is left out below.
                 problems.add(Problem.TWO_SPLITS, name)
+    # Every captioned or listed photo becomes a row or a problem.
     known = {*texts, *splits}
     photos = []
     for name in sorted(known.difference(problems.names(Problem.TWO_SPLITS))):

@@ -71,6 +71,7 @@ def prepare_everyday(preparation: Preparation) -> Prepared:
 
     def read(data: DataFolder) -> list[Photo]:
         photos = read_everyday(data)
+        # Here, so that malformed boxes are among the problems of the preparation.
         found.update(_people(data, _validation(photos)))
         return photos
 
@@ -110,6 +111,7 @@ def _boxes_of_whole(folder: Path) -> Boxes:
     path = whole / BOXES
     advice = "prepare the whole data set again"
     with reading(path, DataError, advice):
+        # Of ASCII, as json.dumps wrote them: no name has U+2028, at which this splits.
         lines = read_text_bytes(path).decode().splitlines()
     rows_of_file = read_rows(path, lines, _fault_of_boxes, "file", advice)
     return {row["file"]: row["people"] for row in rows_of_file}
@@ -265,6 +267,7 @@ def _people(data: DataFolder, names: Collection[str]) -> Boxes:
 def _people_of(file: TextFile, problems: Problems, names: Collection[str]) -> Boxes:
     content = parse_annotations(file)
     kinds: Mapping[str, type] = {"id": int, "file_name": str, "width": int}
+    # The asked photos by COCO's ids, with their sides.
     images = {}
     for row in rows(file, content, "images", {**kinds, "height": int}, problems):
         sides = (row["width"], row["height"])
@@ -282,6 +285,7 @@ def _people_of(file: TextFile, problems: Problems, names: Collection[str]) -> Bo
                 Problem.MALFORMED_LINE, f"{file.label}: a box of {image['id']}"
             )
             continue
+        # From a corner and sides in pixels to two corners in shares, cut at the edges.
         x, y, width, height = row["bbox"]
         box = [
             x / image["width"],
@@ -304,6 +308,7 @@ def _people_of(file: TextFile, problems: Problems, names: Collection[str]) -> Bo
 
 def _is_bbox(sides: list[object]) -> bool:
     """Return whether a list is four numbers of pixels, x, y, width and height."""
+    # The comparison is false for NaN.
     return len(sides) == 4 and all(
         isinstance(side, int | float) and abs(side) <= _MOST_PIXELS for side in sides
     )

@@ -82,6 +82,7 @@ def read_folder(data: DataFolder) -> list[Photo]:
     for path in sorted(set(data.photo_files).difference(places.values())):
         name = path.relative_to(data.folder).as_posix()
         data.problems.add(Problem.NO_CAPTIONS, name)
+    # One name for each file, which would be several photos otherwise.
     places = {name: path for name, path in places.items() if ids[name] == name}
     return join_by_name(data, captions, lists, places)
 
@@ -196,5 +197,6 @@ def _rows_of_texts(data: DataFolder) -> list[Row]:
         lines = read_text(text).text.splitlines()
         captions = [line.strip() for line in lines if line.strip()]
         split = SPLITS.get(name.parts[0].lower()) if len(name.parts) > 1 else None
+        # An empty text is an empty caption, which is reported as such.
         rows.append(Row(name.as_posix(), captions or [""], split))
     return rows

@@ -150,6 +150,7 @@ def read_tokens(file: TextFile, problems: Problems) -> Captions:
         problems: receives malformed lines and numbers that occur twice.
     """
     captions: dict[str, dict[str, str]] = {}
+    # Not by splitlines, which splits captions at U+0085 and U+2028 too.
     for row, line in enumerate(file.text.split("\n"), start=1):
         line = line.rstrip("\r")
         if not line.strip() or (row == 1 and _HEADER.fullmatch(line)):
@@ -206,6 +207,7 @@ def read_annotations(data: DataFolder, year: int) -> tuple[Captions, Lists]:
         texts = read_annotations_file(file, parse_annotations(file), data.problems)
         for name in sorted(texts.keys() & captions.keys()):
             data.problems.add(Problem.DUPLICATE_ID, name)
+        # Of a photo in both files the captions of the first stay.
         captions = {**texts, **captions}
         lists[split] = list(texts)
     return captions, lists

@@ -38,6 +38,7 @@ class Row(NamedTuple):
 
 def _share(photo_id: str) -> float:
     """Return a number in [0, 1) that depends on the id only."""
+    # The 0 was a seed that could be set. Without it photos would change their splits.
     digest = hashlib.sha256(f"0:{photo_id}".encode()).digest()
     return int.from_bytes(digest[:8], "big") / 2**64
 
@@ -97,6 +98,8 @@ def _csv_rows(
         try:
             row = next(rows, None)
         except csv.Error as error:
+            # An error within one line, such as a field that is too long, costs that row
+            # only. Over several lines it is an unclosed quote.
             if columns and rows.line_num == before + 1:
                 yield rows.line_num, None
                 continue
@@ -148,6 +151,7 @@ def _parse_row(values: Any, texts: Sequence[str]) -> Row:
     if not file or not captions or not is_encodable("".join([file, *captions])):
         raise ValueError("malformed")
     return Row(
+        # Programs of Windows separate folders by backslashes.
         posixpath.normpath(file.replace("\\", "/")),
         captions,
         SPLITS[split.strip().lower()] if split else None,

@@ -33,6 +33,7 @@ _HEADS = "-heads"  # ends the names of figures of heads
 
 def _remedy(words: Sequence[str]) -> str:
     """Return how to continue: only captions in a file outlive an interruption."""
+    # `--out FILE` or `--out=FILE`
     has_file = any(word.startswith("--out") for word in words)
     return CONTINUES if has_file else START_OVER
 
@@ -114,6 +115,7 @@ def caption(
     page,
 ):
     """Generate captions of photos, or of all photos in folders."""
+    # First the options that do not go together: nothing has been loaded yet.
     prints_details = as_json or attention is not None or page is not None
     if overwrite_metadata and not write_metadata:
         raise click.UsageError("--overwrite-metadata needs --write-metadata.")
@@ -149,6 +151,7 @@ def caption(
             "--region needs one photo, and no --out or --write-metadata."
         )
     if out is not None:
+        # Refused before the model is loaded.
         from show_attend_tell.inference.batch import require_output
 
         with refused_as_usage():
@@ -184,6 +187,7 @@ def caption(
                 require_figures,
             )
 
+            # Before the first caption: figures replace neither photos nor other files.
             require_photos_kept(attention, inputs, formats)
             suffixes = ["", _HEADS] if heads else [""]
             require_figures(inputs, attention, suffixes, formats)
@@ -250,6 +254,7 @@ def _results(pipeline, inputs, request, writer) -> Iterator:
     def describe(photo) -> bool:
         """Describe a photo before it is read; no photo is done."""
         if not isinstance(photo, Failure):
+            # A photo that cannot be described is a Failure when it is read.
             with contextlib.suppress(OSError):
                 descriptions[photo] = describe_file(photo)
         return False

@@ -9,6 +9,8 @@ from click.core import ParameterSource
 from show_attend_tell.runtime import plugins
 
 
+# These functions import what they call when they are called, so that the options and
+# the help need no Keras.
 def _settings() -> type:
     from show_attend_tell.config.settings import Experiment
 
@@ -48,6 +50,7 @@ def _evaluate(experiment, work, runs, split, options: Mapping) -> list[str]:
     scoring["model"] = options["models"] or None
     reports = [
         evaluation.evaluate(experiment, work, runs, split, beam, **scoring)
+        # Each width once; None is the experiment's width.
         for beam in dict.fromkeys(options["beams"] or (None,))
     ]
     return table(reports)
@@ -152,6 +155,7 @@ def _options_given(context: click.Context) -> Iterator[str]:
     for parameter in context.command.get_params(context):
         name = str(parameter.name)
         if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
+            # The long name of an option that has a short one too.
             option = max(parameter.opts, key=len)
             yield option
             yield f"{option} {context.params.get(name)}"

@@ -52,9 +52,13 @@ def demo(models, encoder_weights, host, port, queue) -> None:
         named = dict(zip(_names(models), models, strict=True))
     else:
         named = dict(zip(_SHIPPED, map(shipped_model, PACKAGED), strict=True))
+    # The port comes first: loading models takes seconds, and the port may be taken.
     with take_port(host, port) as taken:
+        # On this machine other values of Host are refused, so that no page of the web
+        # reaches the server through a name that it resolves to this address.
         hosts = [*_LOCAL.values()] if host in _LOCAL else ["*"]
         app = _load(named, encoder_weights, queue, hosts)
+        # In a URL an IPv6 address has brackets.
         shown = f"[{host}]" if ":" in host else host
         click.echo(f"http://{shown}:{taken.getsockname()[1]} - stop with Ctrl-C")
         server_of(app).run(sockets=[taken])
@@ -132,6 +136,7 @@ def export(model, form, out, encoder_weights, beam, accept_imagenet) -> None:
             f"{chosen_backend()}; set KERAS_BACKEND=tensorflow, and run pip install "
             "'show-attend-tell[train]'"
         )
+    # The excepted exports are written with NumPy alone.
     if form != "onnx" and not (smaller and task is CAPTIONING):
         start_keras()
     require_accepted(task, model, "the model of an experiment")

@@ -48,6 +48,7 @@ def _check_packages() -> Iterator[plugins.Finding]:
             missing.append(package)
     yield "OK", ", ".join(versions)
     if missing:
+        # Captions need the first list alone.
         level = "problem" if set(missing) & set(_PACKAGES) else "note"
         remedy = "pip install '.[train]'; captions need pip install . alone"
         yield level, f"not installed: {', '.join(missing)}; {remedy}"

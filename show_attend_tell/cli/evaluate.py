@@ -25,6 +25,7 @@ class _Evaluate(Verb):
 
     def get_params(self, context: click.Context) -> list[click.Parameter]:
         """Return the options, those of plug-ins before ``--help``."""
+        # click puts --help last.
         *own, shows_help = super().get_params(context)
         further = [o for task in tasks().values() for o in task.evaluate_options]
         return [*own, *further, shows_help]
@@ -86,6 +87,7 @@ def evaluate(experiment, changes, work, runs, name, split, limit, **options) -> 
             "--captions excludes --model, --mirror, --reranker, --boxes and --beam."
         )
     settings = load_settings(experiment, changes, name, limit)
+    # After the settings, whose faults are named without the seconds of this start.
     start_keras()
     task = tasks()[settings.task]
     lines = task.evaluate(settings, work, runs, split, options)

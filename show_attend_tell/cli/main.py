@@ -122,6 +122,7 @@ def _interrupted_by_sigterm() -> Iterator[threading.Event]:
 
     hook = sys.unraisablehook
     before = signal.signal(signal.SIGTERM, interrupt)
+    # Python calls it with an error of a destructor, which it then drops.
     sys.unraisablehook = raise_again
     try:
         yield terminated
@@ -135,6 +136,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):  # a path may be invalid text
         sys.stdout.reconfigure(errors="backslashreplace")
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    # Libraries only warn; this program also says what it does.
     for package in _OWN_PACKAGES:
         logging.getLogger(package).setLevel(logging.INFO)
     with _interrupted_by_sigterm() as terminated:
@@ -144,6 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _run(arguments: Sequence[str] | None, terminated: threading.Event) -> None:
     """Run the command line; exit unless it succeeds."""
     try:
+        # In its standalone mode click itself ends the process, with 1 after Ctrl-C.
         cli.main(arguments, prog_name="show-attend-tell", standalone_mode=False)
     except click.ClickException as error:
         error.show()
@@ -151,9 +154,11 @@ def _run(arguments: Sequence[str] | None, terminated: threading.Event) -> None:
     except (click.Abort, KeyboardInterrupt) as error:
         _exit_interrupted(arguments, terminated.is_set(), error)
     except BrokenPipeError:  # the reading program, such as head, has closed the pipe
+        # Python flushes standard output when it exits, and would fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except ModuleNotFoundError as error:
+        # An absent module of this package is a mistake, which needs its traceback.
         if error.name is None or error.name.split(".")[0] in _OWN_PACKAGES:
             raise
         click.echo(f"error: {error.name} is not installed; {_INSTALL}", err=True)

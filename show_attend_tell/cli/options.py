@@ -50,6 +50,7 @@ class Verb(click.Command):
 
 _UNPRINTED = ("Cc", "Zl", "Zp")  # control codes, separators of lines and paragraphs
 _SURROGATE = "Cs"  # a byte of a path that is no text, or part of a forged text
+# At least two letters: C:// is a drive of Windows.
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
@@ -113,6 +114,7 @@ def add_options(*options: Callable) -> Callable:
     """Return a decorator that adds several options to a verb, in this order."""
 
     def add(command: Callable) -> Callable:
+        # Of stacked decorators the lowest is applied first, and the help lists it last.
         for option in reversed(options):
             command = option(command)
         return command
@@ -316,6 +318,7 @@ reranker_option = _REQUEST_OPTIONS["reranker"]
 def request_options(command: Callable) -> Callable:
     """Add the options of a CaptionRequest to a verb, and pass it the ``request``."""
 
+    # This also copies the options that click has stored as attributes of the function.
     @functools.wraps(command)
     def verb(**values):
         fields = {name: values.pop(name) for name in _REQUEST_OPTIONS}
@@ -355,6 +358,8 @@ def load_settings(
         if value is not None
     ]
     if changed:
+        # Only now: a task that lacks these settings would be refused for a setting that
+        # the user did not name, in place of the option.
         settings = experiments.load_experiment(name, (*changes, *changed))
     if run_name is not None:
         settings = experiments.rename(settings, run_name)

@@ -136,6 +136,7 @@ def _download(source: str, folder: Path) -> None:
 
     files = download.FILES.get(source, ())
     sizes = [remote.size for remote in files if remote.size is not None]
+    # Of some data sets only the server knows the sizes.
     if sizes and len(sizes) == len(files):
         free = format_bytes(free_bytes(folder))
         click.echo(f"{format_bytes(sum(sizes))} to download, {free} free in {folder}")

@@ -125,6 +125,7 @@ def train(
         start_keras()
         task = tasks()[settings.task]
         train = task.train
+    # A run for each seed.
     if several:
         from show_attend_tell.cluster.seeds import Series, open_runs
         from show_attend_tell.config.experiments import seed_variants
@@ -138,6 +139,7 @@ def train(
         open_runs(series, variants, resume, overwrite)
         _train_several(series, variants, cluster, workers)
         return
+    # One run.
     from show_attend_tell.config.runs import CHECKPOINT
 
     started = time.time()  # file systems round to a second
@@ -292,6 +294,7 @@ def calibrate(
                 "calibrate makes itself; rename the folder."
             )
     settings = load_settings(experiment, changes)
+    # Read before Keras starts, so that a fault of the file is named immediately.
     from show_attend_tell.training.labels import read_labels
 
     judged = None if labels is None else read_labels(labels)

@@ -68,8 +68,11 @@ def read_captions(
         for photo in photos
         if photo_ids is not None and (number := _COCO_FILE.fullmatch(photo))
     }
+    # After the numbers, as the exact id of a photo wins over the number in a file name.
     names |= {in_one_form(photo): photo for photo in photos}
+    # An id of no photo stays as it is, for the list of unknown ids.
     rows = [(names.get(in_one_form(photo), photo), caption) for photo, caption in rows]
+    # Counted in the rows: a dict keeps only the last caption of an id.
     counts = Counter(photo for photo, _ in rows)
     captions = dict(rows)
     repeated = [photo for photo, count in counts.items() if count > 1]
@@ -93,11 +96,13 @@ def read_captions(
 def _rows(path: str | Path) -> list[tuple[str, str]]:
     """Return (id, caption) of every row, in the order of the file."""
     with reading(path, EvaluationError, "name a JSON file of captions"):
+        # Editors on Windows write a byte order mark, which JSON refuses.
         content = parse_json(read_text_bytes(path).decode("utf-8-sig"))
     try:
         rows = _ROWS.validate_python(content)
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
+        # pydantic counts rows from 0, and names none if the document is no list.
         entry = f", entry {int(fault['loc'][0]) + 1}" if fault["loc"] else ""
         raise EvaluationError(
             f"{path}{entry}: must be a list, not empty, of objects with `image_id`, a "

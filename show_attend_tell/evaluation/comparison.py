@@ -41,6 +41,7 @@ from show_attend_tell.runtime.untrusted import parse_json, read_text_bytes, read
 SCORES = "scores.json"
 FORMATS = ("text", "markdown", "csv")
 DEFAULT_METRICS = ("BLEU-1", "BLEU-4", "METEOR", "CIDEr")
+# The mark of a run of one seed, in a name, a path or the path of a model.
 _SEED = re.compile(r"-seed-\d+(?=$|/|\.safetensors$)")
 # Decoding settings that the runs of a row share.
 _DECODING = (
@@ -92,8 +93,10 @@ class _Run:
         """Everything but name and seed: evaluations of equal keys share a row."""
         tables = experiment_to_dict(self.experiment)
         training = {k: v for k, v in tables["training"].items() if k != "seed"}
+        # Each seed may start from its own run of an earlier stage.
         training["init_from"] = _SEED.sub("", training["init_from"])
         tables |= {"name": "", "training": training}
+        # None for a setting that the method does not use, as the temperature of a beam.
         decoding = [self.scores.get(name) for name in _DECODING]
         return tables, self.suffix, self.method, decoding
 
@@ -196,6 +199,7 @@ def compare_runs(
     baseline = None  # the first row's scores of the resamples
     for label, group in zip(labels, groups, strict=True):
         chosen = [{name: statistics[k][name] for name in metrics} for k in group]
+        # The same seed draws the same photos for every run, so the rows are paired.
         resamples = list(map(resample, chosen))
         # score -> (R,), the mean over the runs on each resample
         mean = {
@@ -210,6 +214,7 @@ def compare_runs(
         deviations = {}
         if len(group) > 1:
             deviations = {n: float(np.std(each, ddof=1)) for n, each in values.items()}
+        # The runs of a row differ only in name and seed: the first stands for all.
         run = evaluated[group[0]]
         settings, others = _differences(run.settings, first.settings)
         row = ComparisonRow(
@@ -236,6 +241,7 @@ def _score_runs(
     with logging_redirect_tqdm(), bar:
         for run in evaluated:
             bar.set_postfix_str(run.folder.name)
+            # In one order for all runs, as their statistics are paired row by row.
             captions = {photo.id: run.captions[photo.id] for photo in photos}
             result = score_photos(captions, photos, run.scores["tokenizer"])
             statistics.append(result.statistics)
@@ -274,6 +280,7 @@ def _read_run(name: str | Path, runs_folder: str | Path) -> _Run:
     if path.suffix != ".json":
         path = path / SCORES
     if not path.is_file():
+        # Only now the name of a run: a path wins.
         path = Path(runs_folder) / path
     folder = path.parent
     if not folder.is_dir():
@@ -303,6 +310,7 @@ def _read_run(name: str | Path, runs_folder: str | Path) -> _Run:
             experiment = load_experiment(scores["experiment"])
     except ConfigError as error:
         raise EvaluationError(f"{settings}: cannot be read: {error}") from None
+    # Without folders: a forged split must not name a file outside of the run folder.
     split = Path(scores["split"]).name
     suffix = path.stem.removeprefix("scores")
     captions = read_captions(folder / f"captions-{split}{suffix}.json")
@@ -359,6 +367,7 @@ def _group(evaluated: Sequence[_Run]) -> list[list[int]]:
                 members[seed] = k
                 break
         else:
+            # No row has this key, or the row has a run of this seed already.
             rows.append((key, {seed: k}))
     return [list(members.values()) for _, members in rows]
 

@@ -142,8 +142,10 @@ def evaluate(
     files = [model_path(str(file), runs_folder) for file in models]
     split, photos = _photos_of_split(experiment, work, split)
     generator = load_generator(files, mirror, reranker_file(reranker))
+    # Now, as a training may replace a file while captions are generated.
     digests = list(map(runs.model_digest, files))
     ranked_by = generator.reranker_file(decoding)
+    # The names of the files.
     parts = _name_parts(experiment, decoding, files, own_model)
     if mirror:
         parts.append("mirror")
@@ -154,6 +156,7 @@ def evaluate(
     suffix = "".join(f"-{part}" for part in parts)
     if len(files) == 1 and files[0].resolve() != own_model.resolve():
         _require_same_model(folder / f"scores{suffix}.json", files[0])
+    # The captions.
     identity = generator.encoder_identity
     with contextlib.ExitStack() as stack:
         features = open_features(experiment, work, identity=identity)
@@ -176,12 +179,15 @@ def evaluate(
     folder.mkdir(parents=True, exist_ok=True)
     captions = generated.captions
     log_probs = [round(log_prob, _DIGITS) for log_prob in generated.log_probs]
+    # Saved before they are scored: scoring may fail, as when Java does, and generating
+    # takes longer.
     entries = [
         {"image_id": photo, "caption": caption, "log_prob": log_prob}
         for (photo, caption), log_prob in zip(captions.items(), log_probs, strict=True)
     ]
     runs.write_json(folder / f"captions-{split}{suffix}.json", entries)
 
+    # The scores and their origin.
     origin = _experiment_record(experiment, folder)
     origin["model"] = ", ".join(map(str, files))
     origin["model_digest"] = ", ".join(digests)
@@ -226,6 +232,7 @@ def _name_parts(
     if len(files) > 1:
         parts.append(f"ensemble-{len(files)}")
     elif files[0].resolve() != own_model.resolve():
+        # All runs give their model the same name, so the folder tells them apart.
         named = files[0] if files[0].name != runs.MODEL else files[0].parent
         parts.append(f"model-{_file_name(named)}")
     return parts
@@ -246,6 +253,7 @@ def _require_same_model(scores: Path, file: Path) -> None:
     except (OSError, ValueError):
         return  # absent or damaged: replaced
     before = saved.get("model") if isinstance(saved, dict) else None
+    # Scores of a model that is gone, as those of a copied run, may be replaced.
     if not isinstance(before, str) or not Path(before).is_file():
         return
     if Path(before).resolve() != file.resolve():
@@ -348,6 +356,7 @@ def _generate(
     with progress_bar(count, "photo", title, shown=progress) as bar:
         for part in generate_captions(model, reader, data.rows, decoding):
             words = best_words(model, part)
+            # `sentences` has not grown yet: its length is where this batch begins.
             photos = data.photos[len(sentences) : len(sentences) + len(words)]
             alpha = part.alpha[:, 0]  # (B, W, T, L) -> (B, T, L)
             for photo, caption, a in zip(photos, words, alpha, strict=True):
@@ -356,6 +365,7 @@ def _generate(
                     pointing[photo.id] = point(caption, drawn, model.grid, target)
             sentences += words
             log_probs += part.log_probs[:, 0].tolist()
+            # The entropy is divided by log L, which is 0 for a single location.
             if mapped and alpha.shape[-1] > 1:
                 entropies.append(attention_statistics(part)["entropy"])
             bar.update(len(words))
@@ -371,10 +381,12 @@ def _generate(
             notes += layer_note(captioner, reader, data, captions, targets)
             hidden = hide_places(captioner, reader, data, captions, targets)
             for photo, falls in hidden.items():
+                # (M, 4), (M, 3) -> (M, 7)
                 pointing[photo] = np.hstack([pointing[photo], falls])
         if not any(map(len, pointing.values())):
             notes += ("no pointing: no caption names an object of its photo",)
     if not has_objects and (people is None or not mapped):
+        # With an empty dict the report would have rows of pointing without values.
         pointing = None
     entropy = float(np.concatenate(entropies).mean()) if entropies else None
     return _Generated(captions, log_probs, pointing, regions, notes, entropy)

@@ -74,6 +74,7 @@ def find_targets(
         if not photo.objects and not shares:
             continue
         try:
+            # Upright, that is after the EXIF orientation, as the boxes are.
             width, height = load_photo(photo.path).size
         except PhotoError as error:
             errors.append(error)
@@ -122,6 +123,7 @@ def read_boxes(path: str | Path, photo_ids: Collection[str]) -> dict[str, list[B
             row: Any = parse_json(line)
         except ValueError:
             row = line
+        # In NFC, as some file systems store names in NFD.
         name = in_one_form(Path(row["file"]).name) if _is_row(row) else None
         if name is None or name in boxes:
             raise EvaluationError(
@@ -154,6 +156,7 @@ def _is_box(box: object) -> bool:
     return (
         isinstance(box, list)
         and len(box) == 4
+        # By type(), as True and False are ints for isinstance.
         and all(type(x) in (int, float) and 0 <= x <= 1 for x in box)
         and box[0] < box[2]
         and box[1] < box[3]
@@ -166,6 +169,7 @@ def find_mentions(words: Sequence[str], target: Target) -> list[Mention]:
         Mention(" ".join(name), step, boxes)
         for step in range(len(words))
         for name, boxes in target.boxes.items()
+        # A negative start would count from the end of the caption.
         if tuple(words[max(step + 1 - len(name), 0) : step + 1]) == name
     ]
 
@@ -195,6 +199,7 @@ def point(
         inside = is_inside(mention.boxes, centres)  # (L,)
         scores[..., k, 0] = inside[weights.argmax(axis=-1)]
         scores[..., k, 1] = weights @ inside
+        # The controls: the probability that a random cell hits, and the centre.
         scores[..., k, 2] = inside.mean()
         scores[..., k, 3] = is_inside(mention.boxes, middle)
     return scores
@@ -206,12 +211,14 @@ def cell_centres(grid: tuple[int, int], region: Box) -> np.ndarray:
     x0, y0, x1, y1 = region
     x = x0 + (np.arange(columns) + 0.5) * (x1 - x0) / columns
     y = y0 + (np.arange(rows) + 0.5) * (y1 - y0) / rows
+    # (rows, columns, 2) -> (L, 2), row by row as alpha
     return np.stack(np.meshgrid(x, y), axis=-1).reshape(rows * columns, 2)
 
 
 def is_inside(boxes: Sequence[Box], points: np.ndarray) -> np.ndarray:
     """Return whether each of N points (N, 2) is inside any box, (N,) bool."""
     x, y = points.T
+    # (boxes, N) -> (N,)
     return np.any(
         [(x0 <= x) & (x < x1) & (y0 <= y) & (y < y1) for x0, y0, x1, y1 in boxes],
         axis=0,

@@ -45,6 +45,7 @@ def layer_note(
         if heads is None:
             return ()
         heads = np.asarray(heads)  # (B, N, H, T, L)
+        # The mean over the heads goes first: (B, N, H, T, L) -> (B, N, 1 + H, T, L).
         maps = np.concatenate([heads.mean(axis=2, keepdims=True), heads], axis=2)
         for photo, caption, alpha in zip(ids, words, maps, strict=True):
             drawn = smooth(alpha, model.grid)
@@ -70,6 +71,8 @@ def _by_layer(shares: np.ndarray) -> str:
 def caption_inputs(model: Captioner, captions: list[list[str]]) -> np.ndarray:
     """Return y_0 .. y_{T-1}: <start> and all words but the last, padded; (B, T)."""
     longest = max(1, *(len(words) for words in captions))
+    # A column more, for <start> before the longest caption; the last word of it is no
+    # input and is cut off again.
     inputs = np.full((len(captions), longest + 1), PAD, np.int32)
     for row, words in zip(inputs, captions, strict=True):
         row[0] = START
@@ -167,6 +170,7 @@ def read_words(
     logits = np.asarray(outputs["logits"])[rows, steps]  # (B, T, K) -> (B, K)
     alpha = np.asarray(outputs["alpha"])[rows, steps]  # (B, T, L) -> (B, L)
     ids = [model.vocabulary.encode(w)[t] for w, t in zip(captions, steps, strict=True)]
+    # log softmax; unlike log(sum(exp)), logaddexp does not overflow.
     return logits[rows, ids] - np.logaddexp.reduce(logits, axis=1), alpha
 
 

@@ -125,10 +125,13 @@ def make_report(
         EvaluationError: the captions cannot be scored.
     """
     result = score_photos(captions, photos, tokenizer, spice)
+    # The names come first: they fix the order of the table, and what cannot be computed
+    # stays None.
     scores = dict.fromkeys((*METRICS, "SPICE") if spice else METRICS) | result.scores
     statistics = dict(result.statistics)
     if pointing is not None:
         scores |= dict.fromkeys(SCORES)
+        # As wide as the others, (0, 4) or (0, 7): the sums of all photos are stacked.
         none = np.zeros((0, max((x.shape[1] for x in pointing.values()), default=0)))
         mentions = [pointing.get(photo.id, none) for photo in photos]
         if any(map(len, mentions)):
@@ -181,6 +184,7 @@ def score_photos(
     result = score(captions, references, tokenizer, spice)
     has_objects = [bool(photo.objects) for photo in photos]
     if any(has_objects):
+        # A photo without objects counts neither above nor below the line of the share.
         exact = [
             bool(photo.objects)
             and tokenize(captions[photo.id]) in map(tokenize, photo.captions)
@@ -209,6 +213,8 @@ def _names_people(captions: Iterable[str]) -> bool:
 def decoding_record(decoding: DecodingSettings) -> dict[str, object]:
     """Return the decoding settings that ``scores.json`` records."""
     searches = decoding.method == "beam"
+    # A setting without effect is recorded as the value that has the same effect, for
+    # comparisons of runs.
     ranked = searches and decoding.beam > 1
     words = {"temperature": decoding.temperature} if decoding.method == "sample" else {}
     is_random = decoding.method == "sample" or decoding.locations == "sampled"
@@ -260,6 +266,8 @@ def table(reports: Sequence[EvaluationReport]) -> list[str]:
     rows += [_row(name, reports) for name in names if name not in of_files]
     for name in ("mean_length", "distinct", "repeated_nouns"):
         rows.append([name, *(f"{getattr(report, name):.3f}" for report in reports)])
+    # Both parts of the table are aligned together, so that they share their columns.
+    # The title of the second part is inserted afterwards.
     count = len(rows)
     lines = align(rows + [_row(name, reports) for name in of_files])
     if of_files:

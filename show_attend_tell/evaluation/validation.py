@@ -36,6 +36,7 @@ def generate_captions(
         yield model.generate(
             reader.read(block),
             decoding,
+            # By the place in `rows`: samples do not depend on the size of a batch.
             seeds=[(decoding.seed, start + k) for k in range(len(block))],
             photos=len(rows),
         )
@@ -90,6 +91,7 @@ def measure_attention(alphas: Sequence[np.ndarray]) -> dict[str, float]:
         of two words or more, 1 if there is none. ``attention_peak``: the largest share
         of all attention that falls on one location.
     """
+    # var = E[a^2] - E[a]^2 is at most the mean square E[a^2]: 0 <= movement <= 1.
     movements = [
         alpha.var(axis=0).sum() / np.square(alpha).mean(axis=0).sum()
         for alpha in alphas
@@ -97,6 +99,7 @@ def measure_attention(alphas: Sequence[np.ndarray]) -> dict[str, float]:
     ]
     return {
         "attention_movement": float(np.mean(movements)) if movements else 1.0,
+        # (all words, L) -> (L,) -> the largest
         "attention_peak": float(np.concatenate(alphas).mean(axis=0).max()),
     }
 

@@ -100,6 +100,7 @@ def compiled_for_batches(
 
     def call(batch: np.ndarray) -> np.ndarray:
         B = len(batch)
+        # Up to the next power of two, so that few sizes are compiled.
         missing = (1 << max(B - 1, 0).bit_length()) - B
         filled = np.pad(batch, [(0, missing)] + [(0, 0)] * len(shape))
         return np.asarray(compiled_function(filled))[:B]
@@ -115,6 +116,7 @@ def _compiled_by_jax(
 
     def pure(values: list[Tensor], *args: Any) -> Any:
         pairs = zip(model.weights, values, strict=True)
+        # In this scope every read of a weight returns its traced value.
         with keras.StatelessScope(state_mapping=list(pairs)):
             return function(*args)
 
@@ -133,10 +135,13 @@ def without_values(build: Callable[[], Any]) -> Any:
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 
+        # A graph only records operations: no initial value is computed.
         with tf.Graph().as_default():
             return build()
     import jax
 
+    # Traced with shapes alone. A traced function may return nothing but arrays, so the
+    # list takes the result out.
     results = []
     jax.eval_shape(lambda: results.append(build()))
     return results[0]
@@ -162,6 +167,7 @@ def is_out_of_memory(error: Exception) -> bool:
         return isinstance(error, tf.errors.ResourceExhaustedError)
     import jax
 
+    # JAX has one class for all faults of the device; the text begins with the status.
     is_of_jax = isinstance(error, jax.errors.JaxRuntimeError)
     return is_of_jax and "RESOURCE_EXHAUSTED" in str(error)
 
@@ -215,6 +221,7 @@ def _tensorflow_loop(
     T = inputs.shape[0]
     # A step that is not used otherwise: it gives the shapes.
     _, shapes = step(carry, inputs[0])
+    # TensorArrays, as a graph's loop cannot append to a list.
     arrays = {
         name: tf.TensorArray(x.dtype, T, element_shape=x.shape)
         for name, x in shapes.items()
@@ -230,6 +237,7 @@ def _tensorflow_loop(
         lambda t, *_: t < T,
         body,
         (tf.constant(0), carry, arrays),
+        # Without a bound XLA cannot compile the gradient of the loop.
         maximum_iterations=T,
     )
     return carry, {name: array.stack() for name, array in arrays.items()}
@@ -257,6 +265,7 @@ def normalise_batch(
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 
+        # In training this operation returns the unbiased variance.
         y, mean, variance = tf.compat.v1.nn.fused_batch_norm(
             x, scale, offset, epsilon=EPSILON, is_training=True
         )
@@ -268,10 +277,12 @@ def normalise_by_moments(
     x: Tensor, scale: Tensor, offset: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Compute :func:`normalise_batch` by the operations that every backend has."""
+    # Sums of many bfloat16 values would lose digits.
     wide = ops.cast(x, "float32")
     mean, variance = ops.moments(wide, axes=[0, 1, 2])  # (B, H, W, C) -> (C,)
     count = ops.cast(ops.size(wide), "float32") / x.shape[-1]
     y = normalise_by(wide, scale, offset, mean, variance)
+    # Bessel's correction makes the biased variance the unbiased one.
     return ops.cast(y, x.dtype), mean, variance * count / (count - 1)
 
 
@@ -279,5 +290,6 @@ def normalise_by(
     x: Tensor, scale: Tensor, offset: Tensor, mean: Tensor, variance: Tensor
 ) -> Tensor:
     """Normalise each channel by the mean and variance in the arguments, all (C,)."""
+    # One product and one sum for each value: y = x f + (offset - mean f).
     factor = scale / ops.sqrt(variance + EPSILON)
     return x * ops.cast(factor, x.dtype) + ops.cast(offset - mean * factor, x.dtype)

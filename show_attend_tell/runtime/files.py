@@ -55,6 +55,7 @@ def atomic_path(path: str | Path, unique: bool = False) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         _remove(temporary)  # left by a process that was killed
         yield temporary
+        # Before the file gets its name, so that nobody sees it with other permissions.
         _copy_ownership(path, temporary)
         os.replace(temporary, path)
     except OSError as error:
@@ -79,6 +80,7 @@ def durable_path(path: str | Path, unique: bool = False) -> Iterator[Path]:
     """
     with atomic_path(path, unique) as temporary:
         yield temporary
+        # Here, because atomic_path renames the file when its body has ended.
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
 
@@ -121,14 +123,19 @@ def rewrite(path: str | Path, content: bytes) -> None:
     path = Path(path)
     if is_read_only(path):
         raise PermissionError(errno.EACCES, "read-only", str(path))
+    # The other names of a file with hard links would keep the old content.
     if path.stat().st_nlink == 1:
         with contextlib.suppress(PermissionError), atomic_path(path) as temporary:
             temporary.write_bytes(content)
+            # atomic_path does so again; here it shows what this user may not give.
             _copy_ownership(path, temporary)
             if _ownership(temporary) != _ownership(path):
+                # Suppressed above: the temporary file is removed, and the content is
+                # written in place.
                 raise PermissionError(errno.EPERM, "other owner", str(path))
             return
     old = path.read_bytes()
+    # Unbuffered: a buffer would report a full disk when it is closed, too late here.
     with path.open("r+b", buffering=0) as file:
         try:
             _overwrite(file, content)
@@ -147,7 +154,9 @@ def _overwrite(file: io.FileIO, content: bytes) -> None:
     file.seek(0)
     left = memoryview(content)
     while left:
+        # An unbuffered write may take a part only.
         left = left[file.write(left) :]
+    # Last: a file that was longer keeps its space until the new content is written.
     file.truncate()
 
 
@@ -161,10 +170,12 @@ def _copy_ownership(source: Path, target: Path) -> None:
         return
     new = target.stat()
     with contextlib.suppress(OSError, AttributeError):  # Windows has no owners
+        # Before the mode, of which a change of the owner clears bits.
         if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid):
             os.chown(target, old.st_uid, old.st_gid)
     with contextlib.suppress(OSError):
         shutil.copystat(source, target)
+        # copystat copies the old times too, but the content is new.
         os.utime(target)
 
 
@@ -207,6 +218,7 @@ def _is_locked_elsewhere(path: object) -> bool:
     if sys.platform == "win32" or not os.path.isfile(str(path)):
         return False
     try:
+        # A shared lock, which only a writer's lock excludes; closing returns it.
         with open(str(path), "rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError as error:
@@ -253,6 +265,7 @@ def locked(path: str | Path, taken: Exception, seconds: float = 0) -> Iterator[N
     try:
         yield
     finally:
+        # Removed while it is held: later it might be the lock of another process.
         with contextlib.suppress(OSError):  # Windows removes it with its release
             path.unlink()
         lock.release()

@@ -100,4 +100,5 @@ def walk_folders(
                 visited.add(inside)
                 subfolders.append((entry.path, inside, level + 1))
         yield Listing(folder, files)
+        # The list is a stack: its last folder comes next.
         waiting += reversed(subfolders)

@@ -27,6 +27,7 @@ def own_item(group: h5py.Group, name: str) -> h5py.Group | h5py.Dataset:
             another file, of other datasets, or with unknown filters.
     """
     with hdf5_faults():
+        # Looked at before it is followed: other links than hard ones may lead anywhere.
         link = group.get(name, getlink=True)
         item = group[name] if isinstance(link, h5py.HardLink) else None
         if isinstance(item, h5py.Dataset):
@@ -59,12 +60,14 @@ def require_own_data(file: h5py.File, most: int) -> None:
             item = own_item(group, name)
             with hdf5_faults():
                 address = h5py.h5o.get_info(item.id).addr
+            # Hard links may form a circle, in which this walk would never end.
             if address in seen:
                 raise ValueError(f"`{name}` must have one name only")
             seen.add(address)
             if isinstance(item, h5py.Group):
                 waiting.append(item)
                 continue
+            # The size of a dataset with a null dataspace is None.
             most -= item.size or 0
             if most < 0:
                 raise ValueError("it holds more numbers than it may")

@@ -33,6 +33,7 @@ def start_jax() -> None:
             f"JAX finds no device: {one_line(error)}; unset JAX_PLATFORMS, or run pip "
             "install 'jax[cuda12]' or 'jax[tpu]'"
         ) from None
+    # Without a plug-in for the GPU JAX takes the processor, which is many times slower.
     if platform == "cpu" and "JAX_PLATFORMS" not in os.environ and _has_nvidia_gpu():
         raise SetupError(
             "this machine has an NVIDIA GPU, and JAX has no plug-in that uses it; run "

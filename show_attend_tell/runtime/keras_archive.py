@@ -30,6 +30,7 @@ def save_keras(model: Any, path: str | Path) -> None:
         members = Path(folder) / "model"
         model.save(members, zipped=False)
         with zipfile.ZipFile(path, "w") as archive:
+            # File systems list a folder in different orders.
             for file in sorted(members.rglob("*")):
                 if not file.is_file():
                     continue

@@ -91,6 +91,7 @@ def start_keras() -> None:
     """
     backend = chosen_backend()
     title, extra = BACKENDS.get(backend, ("", ""))
+    # The settings of a program that has imported Keras already are verified, not set.
     is_first = "keras" not in sys.modules
     try:
         start_backend()
@@ -112,6 +113,7 @@ def start_keras() -> None:
         ) from None
     if is_first:
         keras.config.set_floatx(KERAS_SETTINGS["floatx"])
+        # Keras may have cached the policy of layers, which set_floatx leaves as it is.
         keras.config.set_dtype_policy(KERAS_SETTINGS["floatx"])
         keras.config.set_epsilon(KERAS_SETTINGS["epsilon"])
         keras.config.set_image_data_format(KERAS_SETTINGS["image_data_format"])

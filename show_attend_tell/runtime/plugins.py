@@ -229,6 +229,7 @@ def installed() -> tuple[Plugin, ...]:
                 _distribution(entry) or "it",
             )
             continue
+        # Only now, as a plug-in that is left out claims no names.
         owners.update(dict.fromkeys(plugin.names(), f"plug-in {plugin.name}"))
         plugins.append(plugin)
     return tuple(plugins)

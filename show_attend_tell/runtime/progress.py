@@ -25,6 +25,8 @@ class ProgressBar(Bar):
     def update(self, n: float | None = 1, compiled: bool = False) -> bool | None:
         """Advance by `n` units, whose time does not count if a graph was compiled."""
         if not self.disable and (compiled or self.n == self.initial):
+            # tqdm's rate is the units over the time since the last line. Both begin
+            # anew with this update, whose units do not count either.
             self.exclude_pause()
             self.last_print_n += n or 0
         return super().update(n)
@@ -72,6 +74,7 @@ def progress_bar(
         unit_scale=scaled,
         disable=not shown,
         mininterval=0.1 if terminal else _LOG_INTERVAL,
+        # tqdm's monitor thread draws a line after this time, even in a log file.
         maxinterval=10.0 if terminal else _LOG_INTERVAL,
         dynamic_ncols=terminal,
     )

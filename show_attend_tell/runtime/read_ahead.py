@@ -33,4 +33,5 @@ def read_ahead(
             while waiting:
                 yield waiting.popleft().result()
         finally:
+            # If the caller stops early, the end of `with` would first read what waits.
             pool.shutdown(cancel_futures=True)

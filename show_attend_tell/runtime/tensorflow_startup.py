@@ -16,7 +16,9 @@ def _suppress_stderr() -> Iterator[None]:
     """
     sys.stderr.flush()
     stderr = os.dup(2)
+    # A file and not a pipe, which somebody would have to drain.
     with tempfile.TemporaryFile() as captured:
+        # The descriptor, as C++ libraries do not write through sys.stderr.
         os.dup2(captured.fileno(), 2)
         try:
             yield
@@ -52,6 +54,7 @@ def keep_memory() -> bool:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):  # another C library than glibc
         return False
+    # The heap is not trimmed, and large buffers are parts of it in place of mappings.
     kept = mallopt(_M_TRIM_THRESHOLD, 2**31 - 1), mallopt(_M_MMAP_MAX, 0)
     return all(kept)
 

@@ -126,6 +126,7 @@ def parse_json(text: str | bytes) -> Any:
     """
     try:
         return json.loads(text)
+    # The first two are ValueErrors as well, so they come before it.
     except json.JSONDecodeError as error:
         place = f"line {error.lineno} column {error.colno}"
         raise ValueError(f"{error.msg}: {place}") from None

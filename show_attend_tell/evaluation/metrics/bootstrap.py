@@ -18,6 +18,7 @@ import numpy as np
 RESAMPLES = 1000
 SEED = 0
 LEVEL = 0.95
+# A divisor of RESAMPLES.
 _BLOCK = 100  # resamples drawn together, which bounds the memory for many photos
 
 
@@ -79,6 +80,7 @@ def draw_counts(photos: int) -> Iterator[np.ndarray]:
     """Yield how often each photo is drawn, (100, N) resamples at a time."""
     rng = np.random.default_rng(SEED)
     for _ in range(RESAMPLES // _BLOCK):
+        # N draws with replacement are one multinomial draw of the counts of photos.
         counts = rng.multinomial(photos, np.full(photos, 1 / photos), _BLOCK)
         yield counts.astype(np.float64)
 

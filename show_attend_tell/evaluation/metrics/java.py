@@ -95,11 +95,13 @@ def run_java(
             )
     except OSError as error:  # also of a full disk
         raise SetupError(f"{name}: {java} cannot be run: {error}") from None
+    # Popen's context closes the pipes and waits for the end, also after a kill.
     with process:
         try:
             printed, faults = _wait_for(process, name, timeout)
         except subprocess.TimeoutExpired as error:
             process.kill()
+            # By this cause scoring.py knows that Java hangs, and does not try METEOR.
             raise SetupError(f"{name}: java did not end in {timeout:g} s") from error
         except BaseException:  # Ctrl-C too
             process.kill()
@@ -107,8 +109,10 @@ def run_java(
             raise
     lines = faults.decode("utf-8", "replace").splitlines()
     messages = [line.strip()[:_MESSAGE_LIMIT] for line in lines]
+    # Java announces the variable: "Picked up _JAVA_OPTIONS: ...".
     messages = [m for m in messages if m and not m.startswith("Picked up ")]
     if process.returncode != 0:
+        # The last line of a stack trace names a method; the exception is above it.
         named = [m for m in messages if "Exception" in m or "Error" in m]
         reason = (named[:1] or messages[-1:] or ["it gave no reason"])[0]
         raise SetupError(
@@ -223,6 +227,7 @@ def meteor(
         " ||| ".join(["SCORE", *map(_field, texts), _field(hypothesis)])
         for hypothesis, texts in zip(hypotheses, references, strict=True)
     ]
+    # The options of pycocoevalcap's Meteor, for the same scores.
     program = ["-Xmx2G", "-jar", _jar("meteor", "meteor-1.5.jar")]
     program += ["-", "-", "-stdio", "-l", "en", "-norm"]
     # Named, because the jar fails to find its own file below a folder with a space.
@@ -263,6 +268,7 @@ def meteor_statistic(values: np.ndarray) -> Statistic:
             words; chunks; matched words of caption and reference.
     """
     values = values.copy()
+    # (N, 4 modules, content or function words, caption or reference) -> (N, 2)
     matches = values[:, 4:20].reshape(-1, 4, 2, 2).sum(axis=(1, 2))  # (N, 2)
     # As in the jar, the chunk of a caption that equals its reference is not summed.
     whole = (matches == values[:, :2]).all(axis=1) & (values[:, 20] == 1)
@@ -284,6 +290,8 @@ def _meteor_of_sums(sums: np.ndarray) -> np.ndarray:
     matched = np.einsum("...mkt,m,k->...t", modules, _WEIGHTS, kinds)  # (..., 2)
     with np.errstate(divide="ignore", invalid="ignore"):  # no word, or no match
         precision, recall = np.moveaxis(matched / total, -1, 0)
+        # F with numerator and denominator divided by P R: without a match it is
+        # 1 / infinity = 0, where the form of the docstring is 0 / 0.
         f_mean = 1 / ((1 - _ALPHA) / precision + _ALPHA / recall)
         fragments = sums[..., 20] / (sums[..., 21:23].sum(axis=-1) / 2)
         score = f_mean * (1 - _GAMMA * fragments**_BETA)
@@ -314,6 +322,7 @@ def spice(
         source = Path(folder, "in.json")
         target = Path(folder, "out.json")
         source.write_text(json.dumps(rows), encoding="utf-8")
+        # The options of pycocoevalcap's Spice.
         arguments = ["-Xmx8G", "-jar", program, str(source), "-out", str(target)]
         arguments += ["-subset", "-silent"]
         run_java("SPICE", arguments, "", timeout + _SPICE_SECONDS * len(rows))

@@ -47,6 +47,7 @@ def bleu(
     """
     scorer = BleuScorer(n=ORDERS)
     for hypothesis, texts in zip(hypotheses, references, strict=True):
+        # A tuple is one more caption; below, += of a scorer takes over all its counts.
         scorer += (hypothesis, list(texts))
     with_penalty, _ = scorer.compute_score(option="closest")
     # No caption is shorter than references of length 0, so there is no penalty.
@@ -113,6 +114,7 @@ def file_token_bleu(
     """
     words = [tokenize_as_written(captions[photo]) for photo in captions]
     texts = [list(map(tokenize_as_written, references[photo])) for photo in captions]
+    # References without a word are left out, as in scoring.score.
     texts = [list(filter(None, of_photo)) for of_photo in texts]
     appended = not any(tokens[-1:] == [PERIOD] for tokens in words)
     if not any(tokens[-1] == PERIOD for of_photo in texts for tokens in of_photo):

@@ -61,8 +61,10 @@ class CiderReward:
         ]
         frequency = Counter()
         for captions in counts:
+            # A photo counts once, however many of its references have the n-gram.
             frequency.update(set().union(*captions))
         photos = math.log(len(references))
+        # log(N / df); an unseen n-gram counts as one that a single photo has.
         self._idf = {ngram: photos - math.log(n) for ngram, n in frequency.items()}
         self._unseen = photos
         self._references = [[self._vector(c) for c in captions] for captions in counts]
@@ -85,6 +87,8 @@ class CiderReward:
             idf = self._idf.get(ngram, self._unseen)
             weights[len(ngram) - 1][ngram] = count * idf
         norms = [math.sqrt(sum(w * w for w in order.values())) for order in weights]
+        # pycocoevalcap counts the pairs of words: one less than the words, which the
+        # difference of two lengths does not show.
         length = sum(n for ngram, n in counts.items() if len(ngram) == 1)
         return _Vector(weights, norms, length)
 
@@ -142,6 +146,7 @@ def _similarity(caption: _Vector, reference: _Vector) -> float:
     total = 0.0
     for order in range(ORDERS):
         theirs = reference.weights[order]
+        # Clipped: a repeated n-gram counts no more often than in the reference.
         product = sum(
             min(weight, theirs[ngram]) * theirs[ngram]
             for ngram, weight in caption.weights[order].items()

@@ -80,6 +80,7 @@ def score(
         SetupError: ``tokenizer="ptb"``, and Java is absent or fails.
     """
     notes: list[str] = []
+    # All texts at once, as each call of the PTB tokenizer starts Java.
     raw = list(captions.values())
     raw += [text for photo in captions for text in references[photo]]
     tokenized, used, hangs = _tokenize(raw, tokenizer, notes)
@@ -89,11 +90,13 @@ def score(
     kept = _drop_empty(captions, texts)
     if dropped := sum(map(len, texts)) - sum(map(len, kept)):
         notes.append(f"{dropped} references without a word were left out")
+    # The scores that need no Java.
     results = bleu(hypotheses, kept)
     results["ROUGE-L"] = rouge_l(hypotheses, kept)
     results["CIDEr"] = cider(hypotheses, kept)
     if len(captions) == 1:
         notes.append("CIDEr of a single photo is 0 by definition")
+    # Those of Java's programs, each of which may fail alone.
     programs = {"METEOR": meteor} | ({"SPICE": spice} if with_spice else {})
     if hangs:  # METEOR would wait for minutes more
         notes += [f"no {name}: java hangs" for name in programs]
@@ -113,6 +116,7 @@ def score(
         )
     versions = {"pycocoevalcap": version("pycocoevalcap")}
     versions["tokenizer"] = STANFORD if used == "ptb" else f"nltk {version('nltk')}"
+    # Only if Java has computed something: its version takes another start of it.
     if used == "ptb" or results.keys() & programs.keys():
         versions["java"] = java_version(_JAVA_SECONDS)
     if "METEOR" in results:
@@ -146,6 +150,7 @@ def _tokenize(
         except SetupError as error:
             if tokenizer == "ptb":
                 raise
+            # run_java keeps the timeout as the cause of its error.
             hangs = isinstance(error.__cause__, subprocess.TimeoutExpired)
             notes.append(
                 f"simple tokenizer, not PTB, so scores differ slightly: {error}"
