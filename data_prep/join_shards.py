@@ -107,6 +107,7 @@ def _link_or_copy(source: Path, target: Path) -> None:
     if not source.exists():
         raise DataError(f"{source}: absent; {_REMEDY}")
     try:
+        # A link costs no space, and the shard stays when the part is deleted.
         os.link(source, target)
     except OSError:
         shutil.copyfile(source, target)

@@ -119,6 +119,7 @@ def _csv_rows(
                     f"Received: {quote(columns)}"
                 )
         elif row:
+            # A shorter row lacks its last columns, such as the split.
             fits = len(row) <= len(columns)
             yield rows.line_num, dict(zip(columns, row, strict=False)) if fits else None
 

@@ -202,6 +202,7 @@ def caption(
             page=page,
         )
     if writer is not None:
+        # Not `or`: the failures are printed in any case.
         failed |= print_failures(writer.failures)
         click.echo(writer.summary(), err=True)
     if failed:

@@ -22,6 +22,7 @@ _PACKAGES = (
 def usable_cores() -> int:
     """Return the number of processor cores that this process may use."""
     try:
+        # Fewer than os.cpu_count() under taskset or in a set of processors.
         return len(os.sched_getaffinity(0))
     except AttributeError:  # not on Linux
         return os.cpu_count() or 1

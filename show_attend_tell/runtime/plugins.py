@@ -206,6 +206,7 @@ class Plugin:
             yield from (("option of eval", flag) for flag in task.own_flags())
 
 
+# Once a process, so that the line about a broken plug-in is printed once.
 @functools.cache
 def installed() -> tuple[Plugin, ...]:
     """Return the plug-ins of this installation, those of the package first.

@@ -50,6 +50,7 @@ def reading(
     """
     try:
         yield
+    # Before ValueError, its base class.
     except ShowAttendTellError:
         raise
     except (OSError, ValueError) as fault:
