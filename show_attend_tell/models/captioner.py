@@ -143,6 +143,8 @@ class Captioner(keras.Model):
         """Save the captioner and parts, such as a reranker, in one file."""
         values = self.get_config()
         config = {field.name: values[field.name] for field in fields(SavedConfig)}
+        # Names are paired with weights by position: `layout` lists them in the order in
+        # which Keras creates them.
         if self.settings.decoder in EQUATIONS:
             names = [name for name, _ in layout(parse_config(config))]
         else:
@@ -161,6 +163,7 @@ class Captioner(keras.Model):
             getattr(self, DECODERS[s.decoder].table),
             len(self.vocabulary),
             self.annotation_width,
+            # Without attention the mean annotation is the one location.
             grid if s.attends else (1, 1),
             seed,
             name="decoder",
@@ -168,6 +171,7 @@ class Captioner(keras.Model):
         self.annotation_scale = self.add_weight(
             shape=(), initializer="ones", trainable=False, name="annotation_scale"
         )
+        # Each layer has its own seed: layers of one seed would drop the same units.
         dropout = keras.layers.Dropout
         self.dropout = dropout(self.decoder.dropout, seed=seed, name="dropout")
         self.word_dropout = dropout(
@@ -180,6 +184,7 @@ class Captioner(keras.Model):
             name="channel_dropout",
         )
         self.init_dropout = dropout(s.init_dropout, seed=seed + 3, name="init_dropout")
+        # After the decoder: its baseline is the last weight of a file.
         self.hard_attention = None
         if s.attention == "hard":
             self.hard_attention = HardAttention(
@@ -188,6 +193,7 @@ class Captioner(keras.Model):
         self.caption_mean = CaptionMean()
         self.word_loss = keras.metrics.Mean(name="word_loss")
         self.attention_loss = keras.metrics.Mean(name="attention_loss")
+        # All weights exist, so that `set_weights` works before the first call.
         self.built = True
 
     def set_annotation_scale(self, deviation):
@@ -207,6 +213,7 @@ class Captioner(keras.Model):
         self.transformer = dataclasses.replace(
             self.transformer, alpha_layer=layer, alpha_head=head
         )
+        # The decoder has a reference of its own to the settings that were replaced.
         self.decoder.settings = self.transformer
         self.generator = Generator([self])  # traces its searches again
 
@@ -245,6 +252,8 @@ class Captioner(keras.Model):
             self._compile_fn = compile_fn
             compiled_once = None
             if compile_fn is not None:
+                # Each call of the model asks for its parts anew; equal functions share
+                # one compiled function.
                 compiled_once = functools.cache(compile_fn)
             self.compiled_parts = CompiledParts(compiled_once)
         self.compiled_parts = self.compiled_parts._replace(
@@ -280,6 +289,8 @@ class Captioner(keras.Model):
         scale = ops.cast(scale, self.compute_dtype)
         if not training or not self.settings.channel_dropout:
             return scale
+        # One mask per photo, shared by its locations: dropout of ones leaves the
+        # factors 0 and 1 / (1 - rate).
         ones = ops.ones((photos, 1, self.annotation_width), self.compute_dtype)
         return scale * self.channel_dropout(ones, training=True)
 
@@ -373,17 +384,22 @@ class Captioner(keras.Model):
         word_loss = ops.sum(losses * mask, axis=-1)
         attention_loss = doubly_stochastic(y_pred["alpha"], mask)
         attention_loss = self.doubly_stochastic * attention_loss
+        # Metrics. Weighted by its length, a caption's mean per word counts as often as
+        # it has words, so that `word_loss` is the mean over all words of an epoch.
         length = ops.sum(mask, axis=-1)  # (B, T) -> (B,)
         present = ops.cast(length > 0, "float32")
         self.word_loss.update_state(
             word_loss / ops.maximum(length, 1), sample_weight=length
         )
         self.attention_loss.update_state(attention_loss, sample_weight=present)
+        # After the metric, which must not contain the surrogate.
         if self.hard_attention is not None:
             word_loss = word_loss + self.hard_attention.surrogate(y_pred, y, mask)
         if sample_weight is not None:
             word_loss = word_loss * ops.cast(sample_weight, word_loss.dtype)
         loss = word_loss + attention_loss
+        # Captions of padding alone have weight 0: a batch filled up with them has the
+        # mean of the others.
         return self.caption_mean(y, loss, sample_weight=present)
 
     def generate(self, annotations, decoding=None, seeds=None, regions=None, **options):
@@ -412,6 +428,7 @@ def layout_of(config: SavedConfig) -> list[WeightLayout]:
     """Return the name and shape of each weight, also of decoders without equations."""
     if config.settings.decoder in EQUATIONS:
         return layout(config)
+    # Only the layers know their weights: a captioner is built to list them.
     weights = Captioner(**(vars(config) | {"encoder_identity": {}})).weights
     shapes = [tuple(weight.shape) for weight in weights]
     return list(zip(own_names(weights), shapes, strict=True))
@@ -431,6 +448,7 @@ def own_names(weights) -> list[str]:
     return names
 
 
+# A function of the module, as `compile_parts` compiles equal functions once.
 def _scale(features, factors):
     """Return features (B, L, D) as scaled annotations, of the factors' dtype."""
     return ops.cast(features, factors.dtype) * factors

@@ -30,6 +30,7 @@ class MatrixLayer(keras.layers.Layer):
 
         `seeds` is an iterator.
         """
+        # Each matrix takes the next seed: two of one shape and seed would start equal.
         if kind == "normal":
             initializer = keras.initializers.RandomNormal(stddev=0.01, seed=next(seeds))
         else:
@@ -69,6 +70,7 @@ class Dropouts(NamedTuple):
     initial: Callable = keep  # of the mean annotation
 
 
+# The defaults outside of training: no part is compiled alone, nothing is dropped.
 WHOLE = CompiledParts()
 NO_DROPOUT = Dropouts()
 

@@ -75,6 +75,7 @@ def make_step(model, memory, max_words, locations, noise, region=None):
         extras = {"alpha": alpha, "beta": out.beta, "locations": index}
         new_state = dict(out.state)
         if locations == "sampled":
+            # Rolled, not cut: the state of a loop keeps its shape from step to step.
             new_state["noise"] = ops.roll(state["noise"], -1, axis=-1)  # (B, W, T)
         if region is not None:
             new_state["word"] = state["word"] + 1  # (B, W)
@@ -108,12 +109,14 @@ def build_search(generator, decoding, xla=None):
         photos = features.shape[0]
         words = None  # the number of photos is unknown
         if photos is not None:
+            # An upper bound: a search may end before `max_words`.
             words = photos * decoding.beam * decoding.max_words
         return generator.prepare_search(features, words)
 
     def search(memory, noise, temperature, region):
         B = ops.shape(noise)[0]
         max_words = decoding.max_words
+        # Words and locations have noise of their own, and so are independent.
         step, state = generator.make_step(
             memory, max_words, decoding.locations, noise[:, 1], region
         )
@@ -181,6 +184,7 @@ class Generator(reference.Generator):
         if (static, xla) not in self._searches:
             self._searches[static, xla] = build_search(self, static, xla)
         search = self._searches[static, xla]
+        # A tensor: the search would be traced anew for each value of a Python number.
         temperature = ops.convert_to_tensor(np.float32(decoding.temperature))
         if regions is not None:
             scores = region_bias(regions, decoding.region_strength)  # (N, L)
@@ -195,9 +199,13 @@ class Generator(reference.Generator):
                 biases = _padded(scores[rows], size)
                 region = RegionBias(biases, ops.convert_to_tensor(words))
             try:
+                # JAX computes asynchronously: a full memory may show only where results
+                # are read, so that the conversion is inside `try` too.
                 result = search(features, numbers, temperature, region)
                 # (B, W, ...), of the last batch without the padding
                 fields = [ops.convert_to_numpy(field)[: N - start] for field in result]
+            # The class of the error depends on the backend, which `is_out_of_memory`
+            # imports.
             except Exception as error:
                 if not is_out_of_memory(error):
                     raise
@@ -252,6 +260,7 @@ class Generator(reference.Generator):
                 member, memory, max_words, locations, noise, own_region
             )
             readers.append(_Reader(member_step, bool(flipped)))
+        # The common case: no mean, and a state without the level of members.
         if len(readers) == 1:
             return readers[0].step, start["0"]
 
@@ -291,6 +300,8 @@ class _Reader(NamedTuple):
 def log_mean_probabilities(log_probs: Sequence):
     """Return the logarithm of the mean of exp(log_probs); exact where all are equal."""
     log_probs = ops.stack(log_probs)  # (M V, B, W, K)
+    # exp(log p) of unlikely words would underflow to 0. No log p is -inf here, where
+    # -inf - -inf would be NaN: the search masks forbidden words after this step.
     top = ops.max(log_probs, axis=0, keepdims=True)
     mean = ops.mean(ops.exp(log_probs - top), axis=0)  # (B, W, K)
     return ops.squeeze(top, 0) + ops.log(mean)

@@ -40,6 +40,7 @@ from show_attend_tell.runtime.files import atomic_path
 SHIPPED = Path(str(files(__package__))) / "weights" / "everyday.safetensors"
 SHIPPED_LSTM = SHIPPED.with_name("everyday_lstm.safetensors")
 # Trained on Flickr8k alone, for comparisons; in a checkout only.
+# parents[3] is the root of the checkout.
 FLICKR8K = SHIPPED.parents[3] / "experiments" / "models" / "flickr8k.safetensors"
 FLICKR8K_LSTM = FLICKR8K.with_name("flickr8k_lstm.safetensors")
 CARD = SHIPPED.with_name("MODEL_CARD.md")
@@ -108,6 +109,8 @@ def model_path(name: str, runs_folder: str | Path) -> Path:
     from show_attend_tell.config import runs  # slow, and packaged models need none
 
     path = runs.find_model(name, runs_folder)
+    # Before the check that the file exists: a path of version 0.3 gets the advice to
+    # convert it, whether or not it is there.
     require_current(path, ModelFileError)
     models = Path(runs_folder).glob("*/*.safetensors")
     known = [*NAMES, *(model.parent.name for model in models)]
@@ -155,6 +158,7 @@ def read_preset(
         ModelFileError: there is none; or see :func:`read_captioner`, which reads the
             folder as it reads a model file.
     """
+    # A name of the package comes before a folder of the same name.
     file = PRESETS.get(str(preset)) or Path(preset) / _MODEL
     if not file.is_file():
         if (old := Path(preset) / "model.weights.h5").is_file():
@@ -180,16 +184,19 @@ def save_preset(model, folder: str | Path) -> None:
     """
     # Absolute: Keras joins a relative path with a folder of its own.
     with atomic_path(Path(folder).absolute()) as temporary:
+        # Without the suffix .safetensors this is Keras' own form; unzipped, a folder.
         model.save(temporary, zipped=False)
         (temporary / "assets").rmdir()  # a captioner has none
         file = temporary / "metadata.json"
         metadata = json.loads(file.read_bytes())
+        # KerasHub writes this entry too; Keras does not.
         metadata["parameter_count"] = model.count_params()
         file.write_text(json.dumps(metadata, indent=4), "utf-8")
         title = Path(folder).name
         card = {"license": "other"}
         rest = _UNFINISHED
         parts = {}
+        # The reranker and the calibration hold for exactly these weights.
         if (shipped := _shipped(model)) is not None:
             parts = _parts(PRESETS[shipped])
             title = shipped
@@ -228,6 +235,7 @@ def _card(model, title: str, metadata: dict) -> str:
 def _shipped(model) -> str | None:
     """Return the name of the model in the package with the same weights, if any."""
     for name, file in PRESETS.items():
+        # The models of Flickr8k alone are in a checkout only.
         weights = read_captioner(file).weights if file.is_file() else ()
         if len(weights) == len(model.weights) and all(
             np.array_equal(np.asarray(own), other)

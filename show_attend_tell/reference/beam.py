@@ -45,6 +45,7 @@ class Rules(NamedTuple):
     ) -> tuple[np.ndarray, list[State], Records]:
         """Call the step; the log-probabilities of forbidden words become -inf."""
         log_probs, state, extras = step(t, words, state)
+        # A copy, as the array is the step's.
         log_probs = np.array(log_probs, np.float32)
         log_probs[:, list(self.forbidden)] = -np.inf
         return log_probs, state, extras
@@ -70,6 +71,7 @@ def sample_index(probabilities: np.ndarray, u: np.ndarray | float) -> np.ndarray
     Rounding may lift u sum(p) to the sum itself; the argmax is returned then.
     """
     sums: np.ndarray = probabilities.cumsum(axis=-1)
+    # `<=` passes over leading entries of probability 0 where u is 0.
     index: np.ndarray = (sums <= u * sums[..., -1:]).sum(axis=-1)
     last = index == probabilities.shape[-1]
     return np.where(last, probabilities.argmax(axis=-1), index)
@@ -106,6 +108,7 @@ def beam_search(
     # A beam of one is greedy: no other caption competes with it by length.
     ranking = powers if W > 1 else np.ones_like(powers)
     words = np.array([rules.start_id])
+    # One hypothesis, the empty caption; the first word makes W of it.
     totals = np.zeros(1, np.float32)  # log p of the live hypotheses
     written: Records = {}
     finished: list[_Caption] = []
@@ -120,17 +123,21 @@ def beam_search(
         new |= {name: x[parents] for name, x in extras.items()}
         written = append(pick(written, parents), new)
         ends = words == rules.end_id
+        # An end that is not among the W best candidates does not compete.
         for k in np.flatnonzero(ends[:W]).tolist():
             score = float(totals[k] / ranking[t])
             finished.append(_Caption(score, float(totals[k]), pick(written, k)))
         finished = sorted(finished, key=lambda one: -one.score)[:W]  # stable
+        # Candidates are best first, and so are those that stay.
         kept = np.flatnonzero(~ends)[:W]
         totals = totals[kept]
         words = words[kept]
         written = pick(written, kept)
         state = [pick(arrays, parents[kept]) for arrays in state]
+        # Where no word but the end is possible.
         if not len(totals):
             break
+        # The score of the best live hypothesis if it kept its log p up to `max_words`.
         reachable = totals[0] / ranking[-1]
         if len(finished) == W and finished[-1].score >= reachable:
             break
@@ -143,10 +150,14 @@ def beam_search(
 def largest(values: np.ndarray, count: int) -> np.ndarray:
     """Return the indices of the largest finite values, of equal ones the first."""
     if count < len(values):
+        # Linear in W K, where a sort of all is not. Every value equal to the least
+        # stays, so that the stable sort below decides ties by index, as Keras' top_k
+        # does.
         least = np.partition(values, -count)[-count]
         index = np.flatnonzero(values >= least)
     else:
         index = np.arange(len(values))
+    # Forbidden words are never candidates.
     index = index[values[index] > -np.inf]
     return index[np.argsort(-values[index], kind="stable")][:count]
 
@@ -186,6 +197,7 @@ def sample(
         p = softmax(log_probs / np.float32(temperature))  # (W, K)
         return sample_index(p, noise[:, t, None])
 
+    # W copies of the state of the empty caption, (1, ...) -> (W, ...).
     state = [pick(arrays, np.zeros(W, int)) for arrays in state]
     return _write(step, state, select_word, W, T, rules)
 
@@ -208,6 +220,7 @@ def _write(
         words = select_word(t, log_probs)  # (W,)
         new = {"tokens": words, "word_log_probs": log_probs[np.arange(W), words]}
         written = append(written, new | extras)
+        # Before `finished` is updated: the end word counts.
         lengths += ~finished
         finished |= words == rules.end_id
         if finished.all():
@@ -230,6 +243,7 @@ def append(written: Records, new: Records) -> Records:
     """Return records (W, t, ...) with one more word (W, ...)."""
     longer = {}
     for name, x in new.items():
+        # Before the first word there is no record, whose shape extras give.
         before = [written[name]] if written else []
         longer[name] = np.concatenate([*before, x[:, None]], axis=1)
     return longer

@@ -52,6 +52,7 @@ class Captioner:
     ):
         self.config = config
         self.arrays = arrays
+        # The table that the decoder's functions get, [model] or [transformer].
         self._decoder_settings = _settings_of_decoder(config)
         self.vocabulary = Vocabulary(config.vocabulary)
         self.settings = config.settings
@@ -118,6 +119,7 @@ class Captioner:
             )
             for k, (photo, words) in enumerate(zip(features, tokens, strict=True))
         ]
+        # The LSTM's attention has no heads.
         if "heads" not in outputs[0]:
             return None
         return np.stack([self._over_locations(out["heads"]) for out in outputs])
@@ -143,6 +145,7 @@ class Captioner:
 
 def layout(config: SavedConfig) -> list[WeightLayout]:
     """Return the name and the shape of each weight, in the order of Keras."""
+    # Keras lists the model's own weight first, and hard attention's layer last.
     weights: list[WeightLayout] = [("annotation_scale", ())]
     weights += EQUATIONS[config.settings.decoder].layout(
         _settings_of_decoder(config), len(config.vocabulary), config.annotation_width

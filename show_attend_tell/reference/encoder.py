@@ -42,7 +42,7 @@ PACKAGED_WEIGHTS = FOLDER / "vgg16_8bit.safetensors"
 SCENE_NET_WEIGHTS = FOLDER / "scene_net.safetensors"
 # Width and stride of each convolution of SceneNet; the scale of its four edges.
 SCENE_NET = ((16, 2), (24, 1), (32, 2), (48, 1), (64, 2), (64, 1), (64, 1))
-SCENE_NET_EDGE = 5.0
+SCENE_NET_EDGE = 5.0  # about the value of the other channels at a shape
 _EPSILON = 1e-3  # added to the variance in Keras' batch normalisation
 # Winograd's kernels take 0.5 s of a core; they save 0.17 s a photo (AVX-512).
 MANY_PHOTOS = 4
@@ -121,6 +121,7 @@ def convolve(
     """Return relu(kernel * x + bias) with zero padding, (H, W, C) -> (H, W, K)."""
     H, W, C = x.shape
     x = np.pad(x, ((1, 1), (1, 1), (0, 0)))
+    # Rows of the kernel: (3, 3, C, K) -> (3, 3 C, K)
     kernel = kernel.reshape(3, 3 * C, -1)
     y = np.empty((H, W, kernel.shape[-1]), np.float32)
     height = _ROWS if W > _WIDE else math.ceil(H / workers.count)
@@ -132,6 +133,8 @@ def convolve(
         three = np.concatenate([block[:, j : j + W] for j in range(3)], axis=2)
         three = three.reshape(-1, 3 * C)
         np.matmul(three[: len(part)], kernel[0], out=part)  # (h W, 3 C) @ (3 C, K)
+        # The row below is W rows of `three` further on: the rows of the kernel read one
+        # matrix at three offsets, so that the neighbours are copied 3 times and not 9.
         for i in (1, 2):
             part += three[i * W : i * W + len(part)] @ kernel[i]
         part += bias
@@ -159,6 +162,7 @@ def convolve_by_winograd(
     right = math.ceil(W / 4)
     rows = 4 * down
     columns = 4 * right
+    # A frame of 1, and zeros up to whole tiles.
     x = np.pad(x, ((1, 1 + rows - H), (1, 1 + columns - W), (0, 0)))
     result = np.empty((rows, columns, products.shape[-1]), np.float32)
     height = _TILE_ROWS if W > _WIDE else math.ceil(down / workers.count)
@@ -168,11 +172,13 @@ def convolve_by_winograd(
         block = x[top : top + len(part) + 2]
         down = len(part) // 4
         d = np.empty((6, 6, down, right, C), np.float32)
+        # Element (i, j) of all tiles at once: every fourth pixel of the block.
         for i, j in np.ndindex(6, 6):
             d[i, j] = block[i : i + len(part) - 3 : 4, j : j + columns - 3 : 4]
         y = _both_sides(B_T, d).reshape(6, 6, -1, C)
         y = y @ products  # 36 of (tiles, C) (C, K)
         y = _both_sides(A_T, y).reshape(4, 4, down, right, -1)
+        # (4, 4, down, right, K) -> (down, 4, right, 4, K) -> (4 down, 4 right, K)
         y = y.transpose(2, 0, 3, 1, 4).reshape(part.shape) + bias
         np.maximum(y, 0, out=part)
 
@@ -184,12 +190,15 @@ def _both_sides(matrix: np.ndarray, x: np.ndarray) -> np.ndarray:
     """Return M x M^T of the first two axes, (b, b, ...) -> (a, a, N)."""
     a, b = matrix.shape
     matrix = matrix.astype(np.float32)
+    # First along axis 0, (b, b N) -> (a, b N), then along axis 1 as a batch of `a`
+    # products, (b, N) -> (a, N): no transpose is needed.
     y: np.ndarray = matrix @ (matrix @ x.reshape(b, -1)).reshape(a, b, -1)
     return y
 
 
 def pool(x: np.ndarray) -> np.ndarray:
     """Return the maximum of 2 x 2 pixels, (H, W, C) -> (H / 2, W / 2, C)."""
+    # Pooling drops the last row or column where a side is odd, as Keras does.
     H = x.shape[0] // 2 * 2
     W = x.shape[1] // 2 * 2
     rows = np.maximum(x[0:H:2], x[1:H:2])
@@ -202,14 +211,17 @@ def scene_net(pixels: np.ndarray, weights: Arrays) -> np.ndarray:
     x = pixels.astype(np.float32) / np.float32(127.5) - 1
     for k, (_, stride) in enumerate(SCENE_NET, start=1):
         kernel, gamma, beta, mean, variance = weights[f"conv{k}"]
+        # The normalisation is folded into the kernel and the bias.
         gamma = gamma / np.sqrt(variance + np.float32(_EPSILON))
         x = convolve(x, kernel * gamma, beta - gamma * mean)
         if stride == 2:  # Keras pads even sides below and right only
             x = x[1::2, 1::2]
     kernel, bias = weights["seen"]
+    # A convolution of 1 x 1 is a product.
     x = np.maximum(x @ kernel[0, 0] + bias, 0)
     axis = np.linspace(-1, 1, len(x), dtype=np.float32)
     row, column = np.meshgrid(axis, axis, indexing="ij")
+    # Rise towards top, bottom, left and right edge, in the order of Keras' `Edges`.
     near = np.maximum(np.stack([-row, row, -column, column], axis=2), 0)
     return np.concatenate([x, SCENE_NET_EDGE * near], axis=2)
 
@@ -253,6 +265,7 @@ class Encoder:
             self.width = SCENE_NET[-1][0]
             halves = sum(stride == 2 for _, stride in SCENE_NET)
         else:
+            # Pooling layers alone halve the side.
             convolutions = [name for name in self.layers if "conv" in name]
             self.weights = {name: weights.layers[name] for name in convolutions}
             self.width = _width_of(self.layers[-1])
@@ -286,6 +299,8 @@ class Encoder:
         if mirror:
             views = (squares, squares[:, :, ::-1])
             return np.stack([self.encode(view) for view in views], axis=1)
+        # Several photos are computed side by side, a single one in parts: either way
+        # each thread has work of its own.
         if len(squares) > 1:
             return np.stack(each(self._annotations, squares))
         with all_cores() as workers:
@@ -297,6 +312,7 @@ class Encoder:
         if self.settings.network == "SceneNet":
             x = scene_net(square, self.weights)
         else:
+            # VGG's weights of ImageNet read B, G, R.
             x = self._vgg(square[..., ::-1].astype(np.float32) - MEAN, workers)
         return x.reshape(-1, self.width)
 

@@ -48,6 +48,7 @@ def read_encoder(
     path = Path(path)
     remedy = "choose a file of this network"
     if_absent = "name a file that exists"
+    # A fault in a packaged file is none of the user's choice.
     if path.parent == FOLDER:
         remedy = "install the package again"
         if_absent = remedy
@@ -131,6 +132,9 @@ def digests_of(layers: Mapping[str, Iterable[np.ndarray]]) -> dict[str, str]:
     found = {}
     for name, arrays in layers.items():
         for values in arrays:
+            # The same bytes as in `models.encoder.network.weights_digest`: an encoder
+            # has one identity in both engines. The digest so far is that up to each
+            # layer.
             digest.update(str(values.shape).encode())
             digest.update(np.ascontiguousarray(values, "<f4").data)
         found[name] = digest.hexdigest()

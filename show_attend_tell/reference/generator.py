@@ -135,6 +135,7 @@ class Generator:
         of the packaged weights.
         """
         identities = [member.encoder_identity for member in self.members]
+        # A member that does not accept the packaged weights binds all members.
         strict = (one for one in identities if not accepts_packaged(one))
         return next(strict, identities[0])
 
@@ -236,6 +237,7 @@ class Generator:
             hypotheses = self.reranker.rank(
                 hypotheses, unmirrored, decoding.rerank_weight, regions
             )
+        # After the reranker, which would undo it.
         if decoding.method == "beam":
             hypotheses = repeated_nouns_last(hypotheses, self._kinds)
         return hypotheses
@@ -335,6 +337,7 @@ class Generator:
         def step(
             t: int, words: np.ndarray, state: list[State]
         ) -> tuple[np.ndarray, list[State], Records]:
+            # One number for all hypotheses of a beam at step t.
             choose = _selection(decoding.locations, location_noise[t])
             log_probs = []
             states = []
@@ -414,6 +417,7 @@ def uniform_noise(
         max_words: T.
     """
     if isinstance(seed, int | np.integer | np.random.SeedSequence):
+        # Photo by photo: more photos append numbers and change none.
         return np.random.default_rng(seed).random((photos, 2, max_words), np.float32)
     rngs = [np.random.default_rng(number) for number in seed]
     return np.stack([rng.random((2, max_words), np.float32) for rng in rngs])
@@ -423,6 +427,8 @@ def log_mean_probabilities(log_probs: Sequence[np.ndarray]) -> np.ndarray:
     """Return the logarithm of the mean of probabilities given as logarithms."""
     if len(log_probs) == 1:
         return log_probs[0]
+    # exp(log p) of unlikely words would underflow to 0. No log p is -inf here, where
+    # -inf - -inf would be NaN: the search masks forbidden words after this step.
     top: np.ndarray = np.max(log_probs, axis=0)  # (M V, W, K) -> (W, K)
     mean = np.mean(np.exp(log_probs - top), axis=0)
     log_mean: np.ndarray = top + np.log(mean)

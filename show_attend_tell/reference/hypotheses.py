@@ -65,6 +65,7 @@ def repeated_nouns_last(hypotheses: Hypotheses, kinds: np.ndarray) -> Hypotheses
     groups = np.where(hypotheses.lengths > 0, 0, 2)  # (B, W)
     for row, captions in zip(groups, hypotheses.tokens.tolist(), strict=True):
         for w, caption in enumerate(captions):
+            # Without padding, start and end, whose ids come first.
             words = [word for word in caption if word > END]
             if repeats_noun(words, kinds[words].tolist()):
                 row[w] = 1

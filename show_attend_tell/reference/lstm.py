@@ -74,9 +74,11 @@ def start(p: Weights, settings: ModelSettings, photo: Photo) -> State:
     """Return c_0 = f_init,c(mean_i a_i) and h_0 = f_init,h(mean_i a_i), (1, n)."""
     mean = photo.a.mean(axis=0, keepdims=True)  # (L, D) -> (1, D)
     if settings.attention == "none":  # the photo is the LSTM's first input
+        # From h = c = 0 and without a word; f would multiply c = 0.
         i, _, o, g = np.split(mean @ p["lstm_z"] + p["lstm_b"], 4, axis=-1)
         c = sigmoid(i) * np.tanh(g)
         return {"h": sigmoid(o) * np.tanh(c), "c": c}
+    # Of the dtype of the mean: zeros of float64 would make every later step float64.
     zero = np.zeros((1, len(p["lstm_h"])), mean.dtype)
     last = settings.init_layers - 1
     state: State = {}
@@ -100,6 +102,7 @@ def attention_scores(
     """
     hidden = photo.projected + (h @ p["w_h"])[..., None, :]  # (W, L, A)
     activation = ACTIVATIONS[settings.activation]
+    # In place: (W, L, A) is the largest array of a step.
     return activation(hidden, out=hidden) @ p["w_att"][:, 0]
 
 
@@ -127,6 +130,7 @@ def attend(
     alpha = softmax(attention_scores(p, settings, photo, h) + bias)  # Eq. (5)
     weights = alpha if choose is None else choose(alpha)  # Eq. (8)
     phi = weights @ photo.a  # Eq. (6), (9): (W, L) -> (W, D)
+    # No word has a context; the shape stays.
     if settings.attention == "none":
         phi = 0 * phi
     beta = np.ones_like(phi[..., :1])

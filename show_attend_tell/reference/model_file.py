@@ -65,11 +65,15 @@ def read_captioner(
         values: dict[str, Any] = file.about.get("config", {})
         config = parse_config(values)
         if layout_of is None:
+            # Before `layout`, which would raise a KeyError.
             _require_equations(config.settings.decoder, path)
+        # Names and shapes follow from the settings and are compared with the header: no
+        # array is read before.
         shapes = dict((layout_of or layout)(config))
         names = file.require_weights(shapes)
         file.require_no_more(names | _names_of_parts(file))
         weights = {name: file.read_weight(name) for name in shapes}
+        # As it is stored: `config` would fill keys that are absent with defaults.
         identity = values.get("encoder_identity") or {}
         return Captioner(config, identity, weights)
 
@@ -106,6 +110,7 @@ def parse_config(values: object) -> SavedConfig:
         # As text: in it a list is a tuple too, and nothing else is converted.
         return TypeAdapter(SavedConfig).validate_json(json.dumps(values), strict=True)
     except ValidationError as error:
+        # The first fault, cut short: the file may hold anything.
         fault = error.errors()[0]
         place = ".".join(map(str, ("config", *fault["loc"])))[:80]
         raise ValueError(
@@ -187,6 +192,7 @@ def replace_part(path: str | Path, name: str, part: Part, *dropped: str) -> None
         OSError: the file cannot be written; it stays as it was.
     """
     config, weights, parts = _read_stored(Path(path))
+    # Arrays go back as they are stored, so that 8 bits are not rounded twice.
     kept = {key: parts[key] for key in parts if key not in dropped}
     write_captioner(path, config, weights, {**kept, name: part})
 

@@ -57,6 +57,8 @@ class _OneBlasThread(contextlib.ContextDecorator):
     def __enter__(self) -> None:
         with self._lock:
             if not self._inside:
+                # A thread that has set a limit before, here or in a library, may
+                # control it still.
                 _free_limits()
                 self._limit = _controller().limit(limits=1, user_api="blas")
             self._inside += 1
@@ -67,6 +69,7 @@ class _OneBlasThread(contextlib.ContextDecorator):
             if not self._inside:
                 _free_limits()  # the last caller may be another thread than the first
                 self._limit.restore_original_limits()
+                # Restoring has made this thread the controlling one.
                 _free_limits()
 
 

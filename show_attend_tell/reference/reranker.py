@@ -140,8 +140,11 @@ class NgramVectors:
         if not counted:
             return np.zeros(0, np.int64), np.zeros(0, np.float32)
         columns, times, orders = np.array(counted, np.int64).T
+        # Counts, not shares of words as in CIDEr: a caption's length cancels in the
+        # cosine.
         values = times * self.idf[columns]
         squares = np.bincount(orders, values**2, ORDERS)  # (4,)
+        # An order without n-grams stays zero; 1 avoids a division by 0.
         lengths = np.sqrt(np.where(squares > 0, squares, 1.0))
         values = values / lengths[orders] / math.sqrt(ORDERS)
         return columns, values.astype(np.float32)
@@ -160,6 +163,7 @@ def descriptors(
     if shares is None:
         mean = annotations.mean(axis=1)  # (N, L, D) -> (N, D)
     else:
+        # A region that covers nothing has the mean 0, and no division by 0.
         weights = shares / np.maximum(shares.sum(axis=1, keepdims=True), 1e-6)
         mean = np.einsum("nl,nld->nd", weights, annotations)
     roots: np.ndarray = np.sqrt(np.maximum(mean, 0.0))
@@ -246,6 +250,7 @@ class Reranker:
         """
         vectors = map(self.vectors.vector, captions)
         return np.array(
+            # Only the rows of the caption's own n-grams, not all G of Q.
             [values @ (self.basis[columns] @ predicted) for columns, values in vectors]
         )
 
@@ -284,6 +289,7 @@ class Reranker:
             The hypotheses, best first; ``scores`` are the sums.
         """
         cider = self.expected_ciders(hypotheses.tokens, annotations, regions)
+        # Places without a hypothesis stay last: their scores are -inf.
         scores = hypotheses.scores + weight * cider  # (N, W)
         order = np.argsort(-scores, axis=1, kind="stable")
         hypotheses = hypotheses._replace(scores=scores.astype(np.float32))
@@ -313,6 +319,7 @@ def part_of_reranker(reranker: Reranker) -> Part:
     ngrams = np.zeros((len(reranker.vectors.ngrams), ORDERS), np.int32)  # 0: padding
     for row, ngram in zip(ngrams, reranker.vectors.ngrams, strict=True):
         row[: len(ngram)] = ngram
+    # Transposed, as `quantise` has a scale per column and each n-gram shall have one.
     basis, basis_scale = quantise(np.asarray(reranker.basis, np.float32).T)
     landmarks, scale = quantise(np.asarray(reranker.landmarks, np.float32))
     arrays: dict[str, np.ndarray] = {
@@ -389,6 +396,7 @@ def load_reranker(path: str | Path) -> Reranker:
         faults_described(path, ModelFileError, "a reranker", _REMEDY),
         open_tensors(path, CLASS, CAPTIONER) as file,
     ):
+        # A captioner's file has weights too, which its own reader verifies.
         if file.about["class"] == CLASS:
             file.require_no_more({f"{RERANKER}/{name}" for name in _ARRAYS})
         reranker = _reranker_of(file)
@@ -444,6 +452,7 @@ def _reranker_of(file: TensorFile) -> Reranker | None:
         return None
     about = file.about[RERANKER]
     _require_values(about)
+    # Shapes before arrays: nothing is read that does not fit.
     _require_shapes(file)
     arrays = part_of(file, RERANKER).arrays
     _require_numbers(arrays, len(about["vocabulary"]))
@@ -503,6 +512,7 @@ def _require_numbers(arrays: dict[str, np.ndarray], words: int) -> None:
         raise ValueError("`ngrams` must be ids of words")
     for name, values in arrays.items():
         if name.endswith(SCALE):
+            # -128 is the largest magnitude of int8, though `quantise` ends at 127.
             values = dequantise(np.full(values.shape, -128), values)  # the largest
         if values.dtype.kind == "f" and not np.isfinite(values).all():
             raise ValueError(f"`{name}` must be finite")
@@ -513,6 +523,7 @@ def _require_numbers(arrays: dict[str, np.ndarray], words: int) -> None:
 def _from_arrays(
     arrays: dict[str, np.ndarray], about: dict[str, Any], path: Path
 ) -> Reranker:
+    # 0, the id of padding, fills the rows of short n-grams.
     ngrams = [tuple(w for w in row if w) for row in arrays["ngrams"].tolist()]
     return Reranker(
         vectors=NgramVectors(ngrams, arrays["idf"]),

@@ -179,6 +179,7 @@ def open_tensors(path: Path, *classes: str) -> Iterator[TensorFile]:
     """
     require_regular(path)
     with path.open("rb") as file:
+        # Before safetensors parses it, which accepts headers of 100 MB.
         length = int.from_bytes(file.read(8), "little")
     if length > _MAX_HEADER:
         raise ValueError(f"its header must have at most {_MAX_HEADER:,} bytes")
@@ -215,6 +216,7 @@ def _about(metadata: Mapping[str, str] | None) -> dict[str, Any]:
 
 def _levels(value: dict[str, Any]) -> int:
     """Return how deeply dictionaries and lists are nested."""
+    # A loop, level by level: recursion would fail at the depth that it measures.
     levels = 0
     level: list[Any] = [value]
     while level:
@@ -252,13 +254,15 @@ def write_tensors(
     Raises:
         OSError: the file cannot be written; an existing file stays as it was.
     """
-    # A header of one text, as safetensors orders several at random.
+    # In C order, as `safetensors.numpy.save` writes the wrong values of a transposed
+    # array. `np.ascontiguousarray` would give scalars an axis.
     arrays = {name: np.asarray(values, order="C") for name, values in arrays.items()}
     checksums = {name: _checksum(values) for name, values in arrays.items()}
     content: dict[str, Any] = {**about, "format": _FORMAT, "crc32": checksums}
     # As it will be read: a tuple becomes a list.
     content = json.loads(_to_json(content))
     checksums[""] = _checksum_of_text(content)
+    # A header of one text, as safetensors orders several at random.
     text = _to_json({**content, "crc32": checksums})
     # As bytes, because safetensors' own errors of a full disk have no number.
     atomic_write(path, safetensors.numpy.save(arrays, {_KEY: text}))
@@ -291,6 +295,7 @@ def faults_described(
     require_current(path, error)
     try:
         yield
+    # Every error of the package is a ValueError too, and has its line already.
     except error:
         raise
     except FileNotFoundError:
@@ -314,6 +319,7 @@ def require_current(path: str | Path, error: type[ShowAttendTellError]) -> None:
     if new.is_file():
         raise error(f"{path}: a name of version 0.3; `convert` made it {new}")
     folder = path.parent
+    # A folder with this file is a preset of version 0.3, converted as a whole.
     source = path if not (folder / "config.json").is_file() else folder
     raise error(
         f"{path}: models are {SUFFIX} files; run `show-attend-tell convert {source}` "

@@ -194,6 +194,7 @@ def read_photo(
         m = transform(p, name, settings, m)
     if settings.encoder_layers and settings.norm == "pre":
         m = normalise(p, "encoder_norm", m)
+    # Once per photo: m is the same at every word.
     names = [f"layer_{k + 1}_photo" for k in range(settings.layers)]
     return Photo(m, [keys_of(p, name, m, settings.heads) for name in names])
 
@@ -260,6 +261,7 @@ def step(
     for k, layer_photo in enumerate(photo.layers):
         name = f"layer_{k + 1}"
         norm = f"{name}_words_norm"
+        # Each hypothesis is a batch of one row, as it attends to its own words alone.
         y = before(p, norm, settings, x)[:, None]  # (W, d) -> (W, 1, d)
         new = keys_of(p, f"{name}_words", y, settings.heads)  # (W, H, 1, d_h)
         # (W, H, t, d_h) -> (W, H, t + 1, d_h)
@@ -307,6 +309,7 @@ def read(
     """
     T = len(words)
     photo = read_photo(p, settings, a, grid)
+    # Word t reads the words up to t alone.
     later = np.arange(T) > np.arange(T)[:, None]
     causal = np.where(later, -np.inf, 0).astype(np.float32)  # (T, T)
     photo_bias = 0 if bias is None else bias
@@ -330,6 +333,7 @@ def layout(settings: TransformerSettings, words: int, width: int) -> list[Weight
     """Return the name and the shape of each weight, K words, width D."""
     s = settings
     d = s.width
+    # In the order in which Keras lists the weights: a layer's own, then its sublayers'.
     own: Shapes = {"embedding": (words, d), "w_m": (width, d), "b_m": (d,)}
     if not s.tie_output:
         own["l_o"] = (d, words)

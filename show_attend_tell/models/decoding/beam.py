@@ -101,6 +101,8 @@ def beam_search(
 
     tokens, state = first_inputs(initial_state, batch_size, start_id)  # (B, 1)
     step = functools.partial(call, step, forbidden=forbidden)
+    # The first word is chosen before the loop: its step runs for one hypothesis, and
+    # its outputs give the shapes of all states of the loop.
     outputs = step(tokens, state)  # leaves (B, 1, ...)
     # (B, 1, ...) -> (B, W, ...)
     outputs = keras.tree.map_structure(lambda x: ops.repeat(x, beam, axis=1), outputs)
@@ -129,11 +131,14 @@ def _start(batch_size, outputs, rules: _Rules) -> _Search:
         lengths=zeros,
         words=ops.zeros((B, W, T, 3), "float32"),
     )
+    # The W beams are copies of one: with more than one alive, each first word would be
+    # found W times.
     first = np.where(np.arange(W) == 0, 0, -np.inf).astype("float32")  # (W,)
     return _Search(
         t=ops.zeros((), "int32"),
-        tokens=zeros,
+        tokens=zeros,  # never read: `_advance` replaces them
         state=state,
+        # The maximum broadcasts (W,) to (B, W), whose B may be a tensor.
         live=empty._replace(log_probs=ops.maximum(minus_infinity, first)),
         finished=empty,
         # (B, W, ...) -> (B, W, T, ...)
@@ -175,6 +180,8 @@ def _advance(search: _Search, outputs, rules: _Rules) -> _Search:
         state=pick(state, parents),
         live=live,
         finished=finished,
+        # alpha, (B, W, T, L), would be costly to reorder at every word. Each word keeps
+        # the slot of its beam, and `_follow` gathers them once at the end.
         # (B, W, ...) written at word t of (B, W, T, ...)
         extras=keras.tree.map_structure(
             lambda buffer, x: record(buffer, x, t), search.extras, extras
@@ -196,6 +203,7 @@ def _grow(live: _Beams, log_probs, t) -> tuple[_Beams, Tensor, Tensor]:
     words = index % K
     added = pick(ops.reshape(log_probs, (-1, W * K)), index)  # (B, W K) -> (B, 2 W)
     lengths, written = pick((live.lengths, live.words), parents)  # V = W -> V = 2 W
+    # In the order in which `_collect` reads them: id, log p, live beam.
     # three of (B, 2 W) -> (B, 2 W, 3)
     word = ops.stack(
         [ops.cast(words, "float32"), added, ops.cast(parents, "float32")], axis=-1
@@ -219,9 +227,11 @@ def largest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
         Twice (B, count), largest first.
     """
     N = values.shape[1]
+    # With fewer values the chosen blocks would hold more than a quarter of them.
     if N < 4 * count * _BLOCK:
         return ops.top_k(values, count)
     missing = -N % _BLOCK
+    # Of -inf, at the end: of equal values the first are chosen, so no padding is.
     if missing:  # (B, N) -> (B, blocks _BLOCK)
         values = ops.pad(values, [(0, 0), (0, missing)], constant_values=-np.inf)
     blocks = ops.reshape(values, (-1, (N + missing) // _BLOCK, _BLOCK))
@@ -241,6 +251,8 @@ def _best(beams: _Beams, width: int) -> tuple[_Beams, Tensor]:
 
 def _may_improve(search: _Search, rules: _Rules) -> Tensor:
     """Return whether a live beam of any photo can still enter a finished slot."""
+    # log p is negative, so that the largest divisor gives the highest score. A photo
+    # without live beams has -inf, which exceeds no score.
     reachable = search.live.log_probs[:, 0] / rules.powers[-1]  # (B, W) -> (B,)
     return ops.any(search.finished.scores[:, -1] < reachable)  # (B,) -> ()
 
@@ -262,6 +274,8 @@ def _collect(search: _Search, powers: np.ndarray, pad_id: int) -> Hypotheses:
     tokens = ops.cast(beams.words[..., 0], "int32")
     path = ops.cast(beams.words[..., 2], "int32")
     extras = {name: _follow(x, path) for name, x in search.extras.items()}
+    # Scores are by the length, whatever ranked the beams. An empty slot has length 0,
+    # whose divisor is that of 1.
     return Hypotheses(
         tokens=clear_after(tokens, lengths, pad_id),
         lengths=lengths,
@@ -287,6 +301,7 @@ def _follow(x: Tensor, path: Tensor) -> Tensor:
     """
     W, T = path.shape[1:]
     flat = ops.reshape(x, (-1, W * T, *x.shape[3:]))  # (B, W, T, ...) -> (B, W T, ...)
+    # Row of a live beam and word t among the W T rows of a photo.
     index = path * T + ops.arange(T, dtype="int32")  # (B, W, T)
     picked = pick(flat, ops.reshape(index, (-1, W * T)))  # (B, W T, ...)
     return ops.reshape(picked, (-1, W, T, *x.shape[3:]))  # -> (B, W, T, ...)

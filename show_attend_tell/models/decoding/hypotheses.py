@@ -39,9 +39,12 @@ def pick(x: Any, index: Tensor) -> Any:
         (B, U, ...), or the structure of them.
     """
     tensors = keras.tree.flatten(x)
+    # A model without state has an empty dict, which gives no B and V.
     if not tensors:
         return x
     B, V = ops.shape(tensors[0])[:2]
+    # Rows of all photos in one axis: one `take` in place of a batched gather. The index
+    # serves all tensors of a structure.
     first = ops.expand_dims(ops.arange(B, dtype="int32") * V, 1)  # (B, 1)
     index = first + index  # (B, U), of the rows of all photos
 

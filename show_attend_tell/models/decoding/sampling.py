@@ -121,7 +121,9 @@ def sample_index(p, u):
     p = ops.cast(p, "float32")
     u = ops.cast(u, "float32")
     sums = ops.cumsum(p, axis=-1)  # (..., K)
-    # (..., K) -> (...): the number of sums that do not exceed u
+    # (..., K) -> (...): the number of sums that do not exceed u, times the last sum,
+    # which rounding leaves beside 1. `<=` passes over leading entries of probability 0
+    # where u is 0.
     index = ops.sum(ops.cast(sums <= u * sums[..., -1:], "int32"), axis=-1)
     # Rounding may lift u * sum to the sum itself; the argmax is returned then.
     return ops.where(index < K, index, ops.cast(ops.argmax(p, axis=-1), "int32"))
@@ -153,7 +155,7 @@ def _write(
     empty = _Draft(
         t=ops.zeros((), "int32"),
         last=tokens,
-        state=state,
+        state=state,  # replaced by the first step's
         finished=ops.zeros_like(tokens, dtype="bool"),
         lengths=ops.zeros_like(tokens),
         tokens=new_record(tokens, max_words),
@@ -178,6 +180,8 @@ def _append(draft: _Draft, outputs, choose: Callable, end_id: int) -> _Draft:
     word = ops.cast(choose(log_probs, draft.t), "int32")  # (B, 1, K) -> (B, 1)
     added = pick(ops.squeeze(log_probs, 1), word)  # (B, K) -> (B, 1)
     unfinished = ops.cast(ops.logical_not(draft.finished), "int32")  # (B, W)
+    # A caption that has ended is advanced beside those of other photos; `_collect`
+    # clears what follows its end.
     return _Draft(
         t=draft.t + 1,
         last=word,

@@ -82,6 +82,7 @@ class Encoder:
         self._network = keras.Model(whole.inputs[0], output)
         self.grid: tuple[int, int] = tuple(output.shape[1:3])
         self.width: int = output.shape[3]
+        # Up to the cut: weights behind it have no effect on annotations.
         self._digest = weights_digest(self._network)
         self._encode = self._compiled(self.annotations, self._network)
         self.expected = 1
@@ -99,8 +100,10 @@ class Encoder:
             return
         if keras.backend.backend() != "tensorflow":
             return
+        # It imports TensorFlow, which may be absent with JAX.
         from show_attend_tell.models.encoder.winograd import with_fast_convolutions
 
+        # `encode` keeps the plain network beside it, for what is left of whole blocks.
         fast = with_fast_convolutions(self._network)
         if fast:
             block = functools.partial(self._annotations, fast)
@@ -159,11 +162,14 @@ class Encoder:
         parts = []
         done = 0
         if self._encode_block:
+            # Whole blocks alone: the faster convolutions are compiled for each batch
+            # size.
             done = len(squares) - len(squares) % _BLOCK
             parts = [
                 self._encode_block(squares[first : first + _BLOCK])
                 for first in range(0, done, _BLOCK)
             ]
+        # Without photos too, so that the result has the shape (0, L, D).
         if done < len(squares) or not parts:
             parts.append(self._encode(squares[done:]))
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
@@ -241,6 +247,7 @@ def _pixel_scaling(network: str) -> tuple[Callable, str]:
             "`network` must be SceneNet or a network of keras.applications. Received: "
             f"{network!r}{nearest(network, [*known, 'SceneNet'])}; correct the name"
         )
+    # keras.applications has no table of preprocessing: it is in the network's module.
     module = sys.modules[known[network].__module__]
     return module.preprocess_input, module.__name__.rpartition(".")[2]
 
@@ -301,6 +308,8 @@ def _randomise(network: keras.Model, seed: int) -> None:
     rng = np.random.default_rng(seed)
     for variable in network.weights:
         shape = tuple(variable.shape)
+        # keras.applications take no seed. Biases and normalisations, of one axis, keep
+        # their initial values.
         if len(shape) > 1:
             window = int(np.prod(shape[:-2]))
             limit = np.sqrt(6 / (window * (shape[-2] + shape[-1])))
@@ -327,5 +336,6 @@ def weights_digest(network: keras.Model) -> str:
     digest = hashlib.sha256()
     for variable in network.weights:
         digest.update(str(tuple(variable.shape)).encode())
+        # Little-endian, so that machines of any byte order compute one digest.
         digest.update(np.asarray(ops.convert_to_numpy(variable), "<f4").tobytes())
     return digest.hexdigest()

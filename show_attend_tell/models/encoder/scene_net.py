@@ -80,11 +80,13 @@ def build_scene_net(image_size: int = IMAGE_SIZE) -> keras.Model:
     maps = layers.Rescaling(1.0 / 127.5, offset=-1.0, name="scale")(pixels)
     for index, (width, stride) in enumerate(SCENE_NET, start=1):
         # (B, side, side, C) -> (B, side / stride, side / stride, width)
+        # Without a bias: beta of the normalisation that follows is one.
         maps = layers.Conv2D(
             width, 3, stride, "same", use_bias=False, name=f"conv{index}"
         )(maps)
         maps = layers.BatchNormalization(momentum=0.9, name=f"norm{index}")(maps)
         maps = layers.ReLU(name=f"relu{index}")(maps)
+    # The other four channels are the edges.
     seen = layers.Conv2D(WIDTH - 4, 1, activation="relu", name="seen")(maps)
     annotations = Edges(SCENE_NET_EDGE, name="annotations")(seen)
     return keras.Model(pixels, annotations, name="SceneNet")

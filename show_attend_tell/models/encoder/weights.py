@@ -69,6 +69,7 @@ def save_weights(
         key: ops.convert_to_numpy(variable)
         for key, variable in named_weights(network, name).items()
     }
+    # Known digests spare the NumPy engine from hashing the weights at every start.
     digests = {}
     if name in _NAMED:
         layers: dict[str, list[np.ndarray]] = {}

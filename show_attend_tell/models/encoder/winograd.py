@@ -66,6 +66,8 @@ class WinogradConv2D(keras.layers.Layer):
 
     def __init__(self, convolution: keras.layers.Conv2D):
         super().__init__(name=convolution.name, dtype="float32", trainable=False)
+        # In float64, so that products with the fractions of G are rounded once, to
+        # float32.
         kernel = np.asarray(convolution.kernel, np.float64)  # (3, 3, C, K)
         # G g G^T, 36 matrices (C, K)
         products = np.einsum("ia,jb,abck->ijck", G, G, kernel, optimize=True)
@@ -76,10 +78,13 @@ class WinogradConv2D(keras.layers.Layer):
             self._bias = tf.constant(np.asarray(convolution.bias))  # (K,)
         self._activation = convolution.activation
         self._filters = convolution.filters
+        # XLA fuses the sums of a transform. The 36 products between them stay outside,
+        # as TensorFlow's are faster than XLA's on a CPU.
         self._compiled = [
             _compiled(part)
             for part in (_combine_rows, _combine_columns, _outputs(self._activation))
         ]
+        # Its weights are constants: Keras has nothing to build.
         self.built = True
 
     def compute_output_shape(self, shape):
@@ -107,6 +112,7 @@ def _compiled(function: Callable) -> Callable:
     return tf.function(function, autograph=False, jit_compile=True)
 
 
+# Cached, so that `_compiled` gets one function for each activation.
 @functools.cache
 def _outputs(activation: Callable) -> Callable:
     """Return the function of 6 x 6 products M and the bias: activation(A^T M A + b)."""
@@ -134,6 +140,7 @@ def _rows_product(x, matrix):
 
 def _combine_rows(x):
     """Return B^T d along the rows of the tiles: 6 of (B, H / 4, W + 2, C)."""
+    # Row i of every tile is a slice with stride 4; no tensor of tiles is made.
     last = x.shape[1] - _WINDOW + 1
     rows = [x[:, i : i + last : TILE] for i in range(_WINDOW)]
     return [_combination(weights, rows) for weights in B_T]

@@ -122,6 +122,7 @@ def tanh_scores(exp_projected, state, w_att):
     ``exp_projected`` is exp(2P), (B, L, A) or (B, 1, L, A), and ``state`` s.
     """
     exp_state = ops.expand_dims(exp_twice(state), -2)  # (..., A) -> (..., 1, A)
+    # The product of two large factors may be infinite; r = 0 is then right.
     r = 1 / (1 + exp_projected * exp_state)  # (..., L, A)
     # (..., L, A) @ (A, 1) -> (..., L)
     return ops.squeeze(ops.matmul(r, ops.expand_dims(-2 * w_att, -1)), -1)

@@ -16,6 +16,8 @@ class OrthogonalGates(keras.initializers.Initializer):
 
     def __call__(self, shape, dtype=None):
         """Return the matrix; `shape` must be (n, 4n)."""
+        # Four blocks, as one orthogonal initialisation of (n, 4n) would make the whole
+        # rows orthonormal and no gate's matrix orthogonal.
         seeds = range(self.seed, self.seed + 4)
         blocks = [
             keras.initializers.Orthogonal(seed=s)((shape[0], shape[0]), dtype=dtype)

@@ -63,6 +63,7 @@ class LstmDecoder(MatrixLayer):
         self.vocabulary_size = vocabulary_size
         self.annotation_width = annotation_width
         self.seed = seed
+        # A thousand seeds for each model: models of neighbouring seeds share no matrix.
         self._seeds = itertools.count(seed * 1000)
         self._create_weights()
         self.built = True
@@ -102,6 +103,8 @@ class LstmDecoder(MatrixLayer):
         self.lstm_z = self._matrix("lstm_z", D, 4 * n)
         self.lstm_h = self.add_weight(
             shape=(n, 4 * n),
+            # Offset so that its four seeds do not collide with the matrices'
+            # consecutive ones.
             initializer=OrthogonalGates(self.seed * 1000 + 500),
             name="lstm_h",
         )
@@ -152,6 +155,7 @@ class LstmDecoder(MatrixLayer):
         mean = ops.mean(features, axis=1)  # (B, L, D) -> (B, D)
         n = self.settings.lstm_width
         if self.reads_photo_first:
+            # From h = c = 0 and without a word: of the gates V mean + b alone remains.
             gates = ops.matmul(dropouts.initial(mean), self.lstm_z) + self.lstm_b
             h, c = lstm_update(gates, ops.zeros_like(gates[:, :n]))  # (B, n)
             return c, h
@@ -160,6 +164,7 @@ class LstmDecoder(MatrixLayer):
             return zero, zero
         states = {}
         for part in "hc":
+            # Called in the loop: h and c have masks of their own.
             value = dropouts.initial(mean)
             for j, (w, b) in enumerate(self.init[part]):
                 if j:
@@ -205,6 +210,7 @@ class LstmDecoder(MatrixLayer):
         """
         A = self.settings.attention_width
         n = c.shape[-1]
+        # One product for all that h is multiplied by; its columns are cut below.
         products = ops.matmul(h, memory.kernel)  # (..., n) -> (..., A + 4n + 1)
         beta_logit = None
         if self.settings.selector:
@@ -243,6 +249,8 @@ class LstmDecoder(MatrixLayer):
             return self._unroll_by_autodiff(
                 word_gates, h, c, annotations, projected, selection
             )
+        # A placeholder, as a custom gradient takes tensors alone: without a gate no
+        # step reads it.
         b_beta = ops.zeros((1,), h.dtype)
         if self.settings.selector:
             b_beta = ops.reshape(self.b_beta, (1,))
@@ -267,6 +275,8 @@ class LstmDecoder(MatrixLayer):
             inputs = [x[:, t] for x in selection.inputs]  # (B, T, ...) -> (B, ...)
 
             def select_weights(alpha, inputs=inputs):
+                # The second result, q, is for the gradient written by hand; autodiff
+                # needs none.
                 return selection.function(alpha, *inputs)[0]
 
             h, c, attention = self.step(word_gates[:, t], h, c, memory, select_weights)
@@ -308,6 +318,7 @@ class LstmDecoder(MatrixLayer):
         c, h = self._get_initial_lstm(a, dropouts)  # (B, L, D) -> (B, n)
         embedded = dropouts.words(self.embed(tokens))  # (B, T) -> (B, T, m)
         gates = self.word_gates(embedded, parts.precision)  # (B, T, 4n)
+        # After the projections and the initial state, which a caption's samples share.
         if samples > 1:  # (B, ...) -> (R, ...)
             a = ops.repeat(a, samples, axis=0)
             projected = ops.repeat(projected, samples, axis=0)
@@ -322,6 +333,7 @@ class LstmDecoder(MatrixLayer):
         # (R, T, K)
         logits = self.readout(embedded, h, z_hat, dropouts.hidden, parts.precision)
         outputs = {"logits": logits, "alpha": alpha, "beta": beta}
+        # The weights of SOFT are alpha, which the outputs have already.
         if selection is not SOFT:
             outputs["context_weights"] = context_weights
         return outputs
@@ -333,8 +345,11 @@ class LstmDecoder(MatrixLayer):
         """Project photos, (B, L, D), and all words if that is less work."""
         projected = self._project_features(annotations)
         if self.settings.has_fast_gradient:
+            # Computed once per photo, where every step of every hypothesis would need
+            # tanh.
             projected = ExponentialProjection(exp_twice(projected))
         word_gates = None
+        # The search reads more words than there are, so the gates of each come first.
         if words is not None and words > self.vocabulary_size:
             word_gates = self.word_gates(ops.convert_to_tensor(self.embedding))
         return LstmMemory(annotations, projected, self.state_kernel(), word_gates)

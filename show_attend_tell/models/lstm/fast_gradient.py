@@ -154,6 +154,8 @@ def unroll(
     def run(word_gates, h, c, *weights):
         weights = Weights(*weights)
         exp_projected = _compiled(exp_twice, compile_fn)(weights.projected)
+        # Cast once, before the loop: every step then reads half of the bytes in
+        # bfloat16. `projected` itself is not read again.
         weights = weights._replace(
             annotations=ops.cast(weights.annotations, precision),
             kernel=ops.cast(weights.kernel, precision),
@@ -193,6 +195,7 @@ def _forward(word_gates, h, c, constants: Constants, selection, compile_fn):
     rows = (_swap_batch_and_time(word_gates), inputs)
     step = _step_function(selection.function)
     (h, _), saved = _scan(step, (h, c), rows, constants, compile_fn)
+    # Steps save h_{t-1} alone: the other states follow by a shift.
     h = ops.concatenate([saved.h[1:], h[None]], 0)  # h_0 .. h_{T-1} -> h_1 .. h_T
     z_hat = saved.beta * saved.z  # (T, B, D)
     beta = saved.beta[..., 0]  # (T, B)
@@ -246,6 +249,8 @@ def _scan(step, carry, rows, constants, compile_fn, reverse=False):
     outputs = keras.tree.map_structure(
         lambda x: ops.zeros((T, *ops.shape(x)), x.dtype), shapes
     )
+    # No autodiff passes through this loop. On TensorFlow it would fail under XLA, which
+    # needs a `maximum_iterations` that Keras does not give here.
     return ops.fori_loop(0, T, body, (carry, outputs))
 
 
@@ -291,11 +296,13 @@ def _step(select, carry, row, constants):
     stored = weights.annotations.dtype
     z = context(weights.annotations, ops.cast(context_weights, stored))  # (B, D)
     z = ops.cast(z, "float32")
+    # The kernel has a column of w_beta only if there is a gate.
     if weights.kernel.shape[1] > A + 4 * n:
         beta = ops.sigmoid(v + weights.b_beta)  # (B, 1)
     else:
         beta = ops.ones_like(alpha[:, :1])
     gates = word_gates + u + _product(beta * z, weights.lstm_z)  # (B, 4n)
+    # Sliced, where `lstm_update` splits: no autodiff differentiates these slices.
     i = ops.sigmoid(gates[:, :n])  # (B, n)
     f = ops.sigmoid(gates[:, n : 2 * n])
     o = ops.sigmoid(gates[:, 2 * n : 3 * n])
@@ -383,6 +390,7 @@ def _backward(saved: Saved, cotangents: Cotangents, constants: Constants, compil
     A = weights.w_att.shape[0]
     n = saved.c.shape[-1]
     precision = weights.kernel.dtype
+    # Transposed once for all steps.
     constants = constants._replace(kernel_t=ops.transpose(weights.kernel))
     carry = (ops.zeros_like(saved.h[0]), ops.zeros_like(saved.c[0]))  # (B, n)
     rows = (saved, cotangents)
@@ -395,6 +403,8 @@ def _backward(saved: Saved, cotangents: Cotangents, constants: Constants, compil
     dprojected, dw_att = attention_gradients(
         saved.state, constants.exp_projected, weights.w_att, gradients.e
     )
+    # Outside of compiled parts, so that a graph omits da, which is needed only if
+    # annotations have a gradient.
     dweights = Weights(
         # (T, B, L), (T, B, D) -> (B, L, D)
         annotations=ops.einsum("tbl,tbd->bld", saved.context_weights, gradients.z),
@@ -432,12 +442,14 @@ def _attention_gradients(states, exp_projected, w_att, des):
     """
     dprojected = 0.0
     dw = 0.0
+    # Of bfloat16 too: the sums over words are float32.
     exp_projected = ops.cast(exp_projected, "float32")
     inverse = 1 / exp_projected  # exp(-2P)
     for t in range(states.shape[0]):
         de = ops.expand_dims(des[t], -1)  # (B, L) -> (B, L, 1)
         s = ops.expand_dims(states[t], 1)  # (B, A) -> (B, 1, A)
         r = 1 / (1 + exp_projected * exp_twice(s))  # (B, L, A)
+        # The factor 4 w, equal for all words, follows after the loop.
         dprojected = dprojected + de * (r - r * r)
         dw = dw + de * (1 / (1 + inverse * exp_twice(-s)))  # de (1 - r)
     dw = ops.reshape(dw, (-1, dw.shape[-1]))  # (B, L, A) -> (B L, A)

@@ -153,6 +153,7 @@ class HardAttention(keras.layers.Layer):
             (R,); 0 without samples, outside training.
         """
         log_p = -token_losses(outputs["logits"], targets) * mask  # (R, T)
+        # A constant: the reward weighs a gradient and has none of its own.
         log_p = ops.stop_gradient(log_p)
         alpha = outputs["alpha"]
         is_sampled = "sampled" in outputs
@@ -161,6 +162,8 @@ class HardAttention(keras.layers.Layer):
         if not is_sampled:
             return ops.zeros_like(sampled)
         reinforce, entropy = self.terms(log_p, outputs, mask)
+        # After the terms, which subtract b: it must not depend on the samples of the
+        # batch.
         self._update_baseline(log_p, sampled, mask)
         return -(reinforce + entropy)
 
@@ -174,6 +177,7 @@ class HardAttention(keras.layers.Layer):
         alpha = outputs["alpha"]
         scale = settings.reinforce_weight * settings.reward_scale
         reward = scale * self._advantages(log_p, mask)
+        # Rows with the expected value have no sampled location to reinforce.
         reward = reward * ops.expand_dims(outputs["sampled"], 1)  # (R, T) or (R, 1)
         log_probs = location_log_probs(alpha, outputs["context_weights"], mask)
         # (R, T) -> (R,)
@@ -216,6 +220,7 @@ class HardAttention(keras.layers.Layer):
         counted = mask * ops.expand_dims(sampled, 1)  # (R, T), words of sampled rows
         if self.settings.reward_per == "caption":
             log_p = ops.sum(log_p * counted, axis=-1)  # (R, T) -> (R,)
+            # 1 for a sampled row with at least one word.
             counted = ops.max(counted, axis=-1)  # (R, T) -> (R,)
         # Flat, as the metric would take the mean over the words of a row first.
         log_p = ops.reshape(log_p, (-1,))
@@ -225,6 +230,8 @@ class HardAttention(keras.layers.Layer):
         mean = ops.sum(log_p * counted) / ops.maximum(count, 1)
         decay = self.settings.baseline_decay
         old = ops.convert_to_tensor(self.baseline)
+        # `where` in `moved_average`, not `if`: whether rows were sampled is known only
+        # when the graph runs.
         self.baseline.assign(moved_average(old, mean, decay, count > 0))
 
 
@@ -247,6 +254,7 @@ class Variance(keras.metrics.Metric):
         """Return the variance; 0 without values."""
         count = ops.maximum(self.count, 1)
         mean = self.total / count
+        # Rounding may make the difference of two near numbers negative.
         return ops.maximum(self.squares / count - ops.square(mean), 0)
 
 

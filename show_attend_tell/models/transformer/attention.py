@@ -65,6 +65,7 @@ class HeadAttention(MatrixLayer):
     def queries(self, x, precision="float32"):
         """Return x W^Q / sqrt(d_h), (..., d)."""
         q = product(x, self.w_q, precision) + self.b_q
+        # q is scaled and not the scores: it has d numbers a row, the scores H L.
         return q * (self.width // self.heads) ** -0.5
 
     def keys(self, y, precision="float32"):

@@ -67,6 +67,8 @@ class TransformerDecoder(MatrixLayer):
         s = settings
         d = settings.width
         seeds = itertools.count(seed * 1000)
+        # `_embed` multiplies by sqrt(d): embedded words start with deviation 1, and so
+        # do the logits of a tied output.
         self.embedding = self.add_weight(
             shape=(vocabulary_size, d),
             initializer=keras.initializers.RandomNormal(
@@ -160,6 +162,8 @@ class TransformerDecoder(MatrixLayer):
             bias = ops.expand_dims(bias, 1)  # (B, T, L) -> (B, 1, T, L)
         weights = []
         photos = memory.layers
+        # Decided from shapes, when the graph is traced; the other form is not part of
+        # it.
         if self._is_read_unprojected(tokens, memory.locations):
             photos = [memory.locations] * len(photos)
         for layer, photo in zip(self.decoder_layers, photos, strict=True):
@@ -179,6 +183,7 @@ class TransformerDecoder(MatrixLayer):
         d = self.settings.width
         B, T = tokens.shape
         P = m.shape[0]
+        # In a graph for any batch B and P are None: then each photo has one caption.
         R = B // P * T if B and P else T  # words of all captions of a photo
         return self.settings.heads * R < d + R
 
@@ -193,6 +198,7 @@ class TransformerDecoder(MatrixLayer):
         layer, (B, max_words, d).
         """
         B = ops.shape(memory.locations)[0]
+        # Of all words from the start: the state of a loop keeps its shape.
         empty = ops.zeros((B, max_words, self.settings.width), "float32")
         layers = tuple(WordKeys(empty, empty) for _ in self.decoder_layers)
         return {"t": ops.zeros((B,), "int32"), "words": layers}
@@ -206,6 +212,7 @@ class TransformerDecoder(MatrixLayer):
         """
         t = state["t"]  # (B, W)
         layers = []
+        # A constant of the graph, from which each hypothesis takes the row of its word.
         table = sinusoids(
             np.arange(state["words"][0].keys.shape[2]), self.settings.width
         )

@@ -38,6 +38,7 @@ class WordKeys(NamedTuple):
 def normalisation(width, name):
     """Return a layer normalisation over the last axis, of `width`."""
     norm = keras.layers.LayerNormalization(epsilon=EPSILON, name=name)
+    # Built at once: weights must exist before the first call.
     norm.build((None, width))
     return norm
 
@@ -106,6 +107,7 @@ class TransformerLayer(MatrixLayer):
         rows = ops.arange(cache.keys.shape[2], dtype="int32")  # (T,)
         t = ops.expand_dims(t, -1)  # (B, W) -> (B, W, 1)
         is_new = ops.expand_dims(ops.equal(rows, t), -1)  # (B, W, T, 1)
+        # Rows after t are still zeros, whose weight must be 0.
         bias = ops.where(rows > t, MASKED, 0.0)  # (B, W, T)
 
         def sublayer(y):
