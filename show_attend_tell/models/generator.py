@@ -184,7 +184,7 @@ class Generator(reference.Generator):
         if (static, xla) not in self._searches:
             self._searches[static, xla] = build_search(self, static, xla)
         search = self._searches[static, xla]
-        # A tensor: the search would be traced anew for each value of a Python number.
+        # An input and no constant of the graph, which serves all temperatures.
         temperature = ops.convert_to_tensor(np.float32(decoding.temperature))
         if regions is not None:
             scores = region_bias(regions, decoding.region_strength)  # (N, L)

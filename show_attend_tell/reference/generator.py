@@ -470,5 +470,6 @@ def load_generator(
     with ThreadPoolExecutor(1) as pool:  # two parts of a file, side by side
         ranking = pool.submit(find_reranker, reranker, files)
         members = [read(file) for file in files]
+    # A reranker that was named must rank; the one in the model's file may.
     must_rank = reranker is not None
     return generator(members, mirror, ranking.result(), files, must_rank=must_rank)

@@ -267,6 +267,7 @@ def layout(settings: ModelSettings, words: int, width: int) -> list[WeightLayout
     A = s.attention_width
     # In the order in which the decoder of Keras adds its weights.
     shapes: dict[str, tuple[int, ...]] = {"embedding": (K, m)}
+    # All matrices of f_att's layers come before their biases.
     for j in range(s.attention_layers):
         shapes[f"w_a_{j}"] = (D if j == 0 else A, A)
     for j in range(s.attention_layers):

@@ -39,6 +39,8 @@ class Workers:
 
     def run(self, function: Callable[[int], None], items: Iterable[int]) -> None:
         """Call a function with each item, and return when all calls have returned."""
+        # The loop runs the parts of `map`, which is lazy, and raises the error of a
+        # part.
         for _ in self.map(function, items):
             pass
 

@@ -184,6 +184,8 @@ def open_tensors(path: Path, *classes: str) -> Iterator[TensorFile]:
     if length > _MAX_HEADER:
         raise ValueError(f"its header must have at most {_MAX_HEADER:,} bytes")
     try:
+        # The body of the caller is inside `try` too: reading an array raises these
+        # errors.
         with safe_open(path, framework="numpy") as opened:
             about = _about(opened.metadata())
             if about.get("class") not in classes:
