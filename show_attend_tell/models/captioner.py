@@ -171,7 +171,7 @@ class Captioner(keras.Model):
         self.annotation_scale = self.add_weight(
             shape=(), initializer="ones", trainable=False, name="annotation_scale"
         )
-        # Each layer has its own seed: layers of one seed would drop the same units.
+        # A seed for each layer: layers of one seed and shape would drop the same units.
         dropout = keras.layers.Dropout
         self.dropout = dropout(self.decoder.dropout, seed=seed, name="dropout")
         self.word_dropout = dropout(
