@@ -206,7 +206,7 @@ def _extract_file(
     L = encoder.grid[0] * encoder.grid[1]
     dense_size = len(photos) * L * encoder.width * _FLOAT16
     start = time.perf_counter()
-    tried: set[str] = set()  # ids of photos that this run reads
+    tried: set[str] = set()  # ids of photos that this run adds, or tries to
     with writer:
         if writer.complete:
             tried = _extract_changed(encoder, writer, photos, write_parts, progress)

@@ -33,7 +33,8 @@ def convert(sources, runs, network, overwrite) -> None:
     for source in sources:
         if is_shards_folder(Path(source)):
             file = join_shards(Path(source))
-            click.echo(f"{file}: joined from {source}, which you can delete now")
+            joined, old = (in_one_line(path) for path in (file, source))
+            click.echo(f"{joined}: joined from {old}, which you can delete now")
             continue
         done = convert(source, runs, network, overwrite)
         size = done.target.stat().st_size / 1e6

@@ -222,7 +222,7 @@ def write_shard(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     with atomic_path(path, unique=True) as temporary:
         temporary.write_bytes("".join(map(row_line, rows)).encode(**ENCODING))
         # A power failure must not leave an empty shard that counts as complete.
-        with temporary.open("rb") as file:
+        with temporary.open("r+b") as file:
             os.fsync(file.fileno())
 
 

@@ -350,9 +350,9 @@ _Grid = tuple[_Rows, _Rows]
 _Texts = Annotated[dict[str, str], Field(max_length=100)]
 
 
-# The types of the settings in a model file. Keys that a file lacks have the defaults of
-# Captioner; keys of later versions are ignored: these are plain dataclasses, while
-# pydantic's with STRICT refuse unknown keys.
+# The types of the settings in a model file. Keys that a file lacks have these defaults;
+# keys of later versions are ignored: these are plain dataclasses, while pydantic's with
+# STRICT refuse unknown keys.
 @dataclasses.dataclass
 class SavedIdentity:
     """The identity of the encoder, see ``Encoder.identity``."""

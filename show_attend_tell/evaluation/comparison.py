@@ -301,15 +301,17 @@ def _read_run(name: str | Path, runs_folder: str | Path) -> _Run:
         )
     settings = folder / runs.SETTINGS
     experiment: AnyExperiment
+    read_from = path
     try:
         if settings.is_file():
+            read_from = settings
             experiment = read_experiment_file(settings)
         elif isinstance(scores.get("settings"), dict):  # of a run without a training
             experiment = experiment_from_dict(scores["settings"], str(path))
         else:
             experiment = load_experiment(scores["experiment"])
     except ConfigError as error:
-        raise EvaluationError(f"{settings}: cannot be read: {error}") from None
+        raise EvaluationError(f"{read_from}: cannot be read: {error}") from None
     # Without folders: a forged split must not name a file outside of the run folder.
     split = Path(scores["split"]).name
     suffix = path.stem.removeprefix("scores")

@@ -154,8 +154,8 @@ def evaluate(
         parts.append(f"reranked{given}")
     parts += location_parts(decoding)
     suffix = "".join(f"-{part}" for part in parts)
-    if len(files) == 1 and files[0].resolve() != own_model.resolve():
-        _require_same_model(folder / f"scores{suffix}.json", files[0])
+    if len(files) > 1 or files[0].resolve() != own_model.resolve():
+        _require_same_models(folder / f"scores{suffix}.json", files)
     # The captions.
     identity = generator.encoder_identity
     with contextlib.ExitStack() as stack:
@@ -189,7 +189,7 @@ def evaluate(
 
     # The scores and their origin.
     origin = _experiment_record(experiment, folder)
-    origin["model"] = ", ".join(map(str, files))
+    origin["model"] = _names(files)
     origin["model_digest"] = ", ".join(digests)
     if mirror:
         origin["mirror"] = True
@@ -243,24 +243,36 @@ def _file_name(path: Path) -> str:
     return path.name.removesuffix(".safetensors")
 
 
-def _require_same_model(scores: Path, file: Path) -> None:
-    """Raise an EvaluationError if `scores` has those of another model that is present.
+def _require_same_models(scores: Path, files: Sequence[Path]) -> None:
+    """Raise an EvaluationError if `scores` has those of other models.
 
-    Models of one name in different folders have the same file of scores.
+    Models of one name in different folders have the same file of scores, and so have
+    all ensembles of as many models.
     """
     try:
         saved = parse_json(scores.read_bytes())
     except (OSError, ValueError):
         return  # absent or damaged: replaced
     before = saved.get("model") if isinstance(saved, dict) else None
-    # Scores of a model that is gone, as those of a copied run, may be replaced.
-    if not isinstance(before, str) or not Path(before).is_file():
+    if not isinstance(before, str):
         return
-    if Path(before).resolve() != file.resolve():
-        raise EvaluationError(
-            f"{scores}: has the scores of {before}, a model of the same name as "
-            f"{file}; rename one of the models, or remove the file"
+    if len(files) > 1:
+        if before == _names(files):
+            return
+        advice = f"not of {_names(files)}; rename the file, or remove it"
+    else:
+        # Scores of a model that is gone, as those of a copied run, may be replaced.
+        if not Path(before).is_file() or Path(before).resolve() == files[0].resolve():
+            return
+        advice = (
+            f"a model of the same name as {files[0]}; rename one of the models, or "
+            "remove the file"
         )
+    raise EvaluationError(f"{scores}: has the scores of {before}, {advice}")
+
+
+def _names(files: Sequence[Path]) -> str:
+    return ", ".join(map(str, files))
 
 
 def score_file(

@@ -31,7 +31,11 @@ from show_attend_tell.reference.generator import Generator, load_generator
 from show_attend_tell.reference.lstm import region_bias
 from show_attend_tell.reference.parallel import CORES, one_blas_thread
 from show_attend_tell.runtime.errors import CaptionError, ModelFileError, quote
-from show_attend_tell.runtime.keras_startup import is_keras_installed, start_keras
+from show_attend_tell.runtime.keras_startup import (
+    is_keras_installed,
+    require_keras_settings,
+    start_keras,
+)
 
 if TYPE_CHECKING:  # it imports Keras
     from show_attend_tell.models.captioner import Captioner as KerasCaptioner
@@ -217,9 +221,11 @@ def _load_keras(
     mirror: bool,
     reranker: str | Path | None,
 ) -> Engine:
-    # A program that has imported Keras has chosen its backend and settings already.
+    # A program that has imported Keras has chosen its backend already.
     if sys.modules.get("keras") is None:
         start_keras()
+    else:
+        require_keras_settings()
     from show_attend_tell.models.encoder.network import Encoder as KerasEncoder
     from show_attend_tell.models.saving import load_generator as load_keras_generator
 

@@ -178,10 +178,7 @@ class Captioner(keras.Model):
             s.embedding_dropout, seed=seed + 1, name="word_dropout"
         )
         self.channel_dropout = dropout(
-            s.channel_dropout,
-            noise_shape=(None, 1, None),
-            seed=seed + 2,
-            name="channel_dropout",
+            s.channel_dropout, seed=seed + 2, name="channel_dropout"
         )
         self.init_dropout = dropout(s.init_dropout, seed=seed + 3, name="init_dropout")
         # After the decoder: its baseline is the last weight of a file.
@@ -215,7 +212,7 @@ class Captioner(keras.Model):
         )
         # The decoder has a reference of its own to the settings that were replaced.
         self.decoder.settings = self.transformer
-        self.generator = Generator([self])  # traces its searches again
+        self.generator.forget_searches()
 
     def attention_heads(self, annotations, tokens, bias=None):
         """Return the attention of each layer and head at the words of captions.

@@ -164,6 +164,10 @@ class Generator(reference.Generator):
         super().__init__(*args, **kwargs)
         self._searches = {}
 
+    def forget_searches(self):
+        """Trace all searches again, after a setting of a member has changed."""
+        self._searches.clear()
+
     def search(
         self, annotations, decoding, noise, regions=None, photos=None
     ) -> Hypotheses:

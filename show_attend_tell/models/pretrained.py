@@ -182,10 +182,13 @@ def save_preset(model, folder: str | Path) -> None:
     Raises:
         OSError: the folder has files or cannot be written.
     """
+    import keras
+
     # Absolute: Keras joins a relative path with a folder of its own.
     with atomic_path(Path(folder).absolute()) as temporary:
-        # Without the suffix .safetensors this is Keras' own form; unzipped, a folder.
-        model.save(temporary, zipped=False)
+        # Keras' own form, unzipped a folder; the captioner's `save` would take a name
+        # with the suffix .safetensors for a file.
+        keras.Model.save(model, temporary, zipped=False)
         (temporary / "assets").rmdir()  # a captioner has none
         file = temporary / "metadata.json"
         metadata = json.loads(file.read_bytes())

@@ -28,6 +28,7 @@ from show_attend_tell.reference.parallel import (
     all_cores,
     each,
 )
+from show_attend_tell.runtime.errors import ModelFileError
 
 # Kernel, bias and the like of each convolution, by its name.
 Arrays: TypeAlias = dict[str, tuple[np.ndarray, ...]]
@@ -250,7 +251,7 @@ class Encoder:
         weights: of every convolution; by default read by :func:`read_weights`.
 
     Raises:
-        ModelFileError: the weights cannot be read.
+        ModelFileError: the weights cannot be read, or SceneNet cannot divide the side.
         NotImplementedError: only Keras has the network or its weights.
     """
 
@@ -264,6 +265,12 @@ class Encoder:
             self.weights = weights.layers
             self.width = SCENE_NET[-1][0]
             halves = sum(stride == 2 for _, stride in SCENE_NET)
+            # Keras pads odd maps in another way.
+            if settings.image_size % 2**halves:
+                raise ModelFileError(
+                    f"`image_size` of SceneNet must be a multiple of {2**halves}. "
+                    f"Received: {settings.image_size}; correct encoder.image_size"
+                )
         else:
             # Pooling layers alone halve the side.
             convolutions = [name for name in self.layers if "conv" in name]

@@ -81,7 +81,7 @@ def durable_path(path: str | Path, unique: bool = False) -> Iterator[Path]:
     with atomic_path(path, unique) as temporary:
         yield temporary
         # Here, because atomic_path renames the file when its body has ended.
-        with temporary.open("rb") as file:
+        with temporary.open("r+b") as file:  # Windows flushes only what it may write
             os.fsync(file.fileno())
 
 
@@ -243,7 +243,8 @@ def locked(path: str | Path, taken: Exception, seconds: float = 0) -> Iterator[N
         OSError: the lock file cannot be written; its ``filename`` is the folder.
     """
     path = _short(Path(path))
-    lock = filelock.FileLock(path, timeout=seconds)
+    # A soft lock would outlive a killed process, and stop every later one.
+    lock = filelock.FileLock(path, timeout=seconds, fallback_to_soft=False)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock.acquire()

@@ -122,6 +122,17 @@ def start_keras() -> None:
             f"this process has imported Keras on {keras.backend.backend()}. Received: "
             f"the backend {backend}; set KERAS_BACKEND before the first import of Keras"
         )
+    require_keras_settings()
+
+
+def require_keras_settings() -> None:
+    """Raise a SetupError unless Keras, which is imported, has this package's settings.
+
+    Raises:
+        SetupError: a program or ``keras.json`` has set others.
+    """
+    import keras
+
     for name in ("floatx", "image_data_format"):
         expected = KERAS_SETTINGS[name]
         received = getattr(keras.config, name)()

@@ -233,6 +233,6 @@ def test_runs_without_settings_or_photos_are_one_line(four):
     four.change("bad", experiment="shipped")
     (four.folder / "bad" / runs.SETTINGS).unlink()
     refused = four.refusal("good-seed-1", "bad")
-    assert "cannot be read: `experiment`" in refused
+    assert "scores.json: cannot be read: `experiment`" in refused
     manifest.write_manifest(four.work / "made-up" / "manifest.jsonl", four.photos[1:])
     assert "1 photos of" in four.refusal("good-seed-1")

@@ -100,6 +100,17 @@ def test_scores_of_a_copied_run_are_replaced_while_the_run_is_present(place):
     assert place.saved("scores.json")["model"] == str(own)
 
 
+def test_scores_of_another_ensemble_are_kept(place):
+    own = place.run / "model.safetensors"
+    pairs = [
+        [own, shutil.copy(own, place.runs / f"{name}.safetensors")] for name in "ab"
+    ]
+    place.evaluate(model=pairs[0])
+    place.evaluate(model=pairs[0])
+    with refused(EvaluationError, "scores-ensemble-2.json: has the scores of .*a.safe"):
+        place.evaluate(model=pairs[1])
+
+
 def test_scores_of_a_model_of_the_same_name_in_another_folder_are_kept(place):
     models = []
     for folder in ("first", "second"):

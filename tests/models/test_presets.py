@@ -43,6 +43,12 @@ def front_matter(folder):
     return yaml.safe_load(text)
 
 
+def test_a_folder_may_have_the_name_of_a_file(rng, tmp_path):
+    folder = tmp_path / "mine.safetensors"
+    tiny.build(rng, IDENTITY).save_to_preset(folder)
+    assert {path.name for path in folder.iterdir()} == FILES
+
+
 @pytest.mark.parametrize("kind", BUILD)
 def test_a_folder_holds_the_captioner_in_kerashubs_layout(rng, tmp_path, kind):
     model, folder = BUILD[kind](rng), tmp_path / "mine"

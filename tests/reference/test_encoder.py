@@ -46,6 +46,14 @@ def test_workers_write_each_row_of_a_convolution_once(rng, side):
             np.testing.assert_allclose(together, alone, rtol=1e-4, atol=1e-4)
 
 
+def test_a_side_that_scene_net_cannot_divide_is_refused():
+    settings = EncoderSettings(
+        network="SceneNet", layer="annotations", weights="scenes", image_size=100
+    )
+    with pytest.raises(ModelFileError, match="must be a multiple of 8. Received: 100"):
+        encoder.Encoder(settings)
+
+
 @pytest.fixture(scope="module")
 def small():
     """A network of VGG16's layers up to block3_conv3, and its weights."""

@@ -167,7 +167,7 @@ def test_a_folder_that_is_a_file_is_named_in_the_error(tmp_path, use):
     assert caught.value.filename == str(tmp_path / "file")
 
 
-@pytest.mark.parametrize("code", [errno.ENOLCK, errno.EOPNOTSUPP])
+@pytest.mark.parametrize("code", [errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS])
 def test_a_file_system_without_locks_is_named_and_nothing_written(
     tmp_path, monkeypatch, code
 ):

@@ -9,6 +9,7 @@ from new_process import python
 from refusals import refused
 
 from show_attend_tell.cli import doctor
+from show_attend_tell.inference.pipeline import load
 from show_attend_tell.runtime import jax_startup, keras_startup
 from show_attend_tell.runtime.errors import SetupError
 
@@ -111,14 +112,19 @@ def test_a_keras_json_that_keras_refuses_is_named_in_one_line(tmp_path, content)
     assert last.endswith(f"or delete {tmp_path / 'keras.json'}")
 
 
+def load_with_keras():
+    load("shipped", engine="keras")
+
+
 def test_a_process_that_imported_keras_with_other_settings_is_refused(monkeypatch):
     monkeypatch.setenv("KERAS_BACKEND", BACKEND)
     keras_startup.start_keras()
     for name, value in (("floatx", "float16"), ("image_data_format", "channels_first")):
         with monkeypatch.context() as patch:
             patch.setattr(f"keras.config.{name}", lambda value=value: value)
-            with refused(SetupError, f"Keras' {name} must be .* Received: {value}"):
-                keras_startup.start_keras()
+            for start in (keras_startup.start_keras, load_with_keras):
+                with refused(SetupError, f"Keras' {name} must be .* Received: {value}"):
+                    start()
 
 
 @pytest.mark.parametrize(

@@ -112,9 +112,10 @@ def export_litert(
         "side": side,
         "resize": pipeline.engine.resize,
     }
+    content = converter.convert()  # before the files of an earlier export are replaced
     metadata_file = Path(file).with_suffix(".json")
     atomic_write(metadata_file, json.dumps(metadata, ensure_ascii=False))
-    atomic_write(file, converter.convert())
+    atomic_write(file, content)
     return metadata_file
 
 
@@ -135,10 +136,16 @@ def _captioning_graph(
     XLA, which some runtimes of exported graphs lack.
     """
     decoding = pipeline.decoding(CaptionRequest(beam=beam))
-    if decoding.locations == "sampled":  # an exported graph has no source of noise
+    # An exported graph has no source of noise.
+    if decoding.locations == "sampled":
         raise ModelFileError(
             "the model's decoding.locations must be 'expected' or 'likeliest' for an "
             "export. Received: 'sampled'; train or save it with another"
+        )
+    if decoding.method == "sample":
+        raise ModelFileError(
+            "the model's decoding.method must be 'beam' or 'greedy' for an export. "
+            "Received: 'sample'; export it with --beam"
         )
     search = build_search(pipeline.captioner.generator, static_settings(decoding))
     rows, columns = pipeline.engine.grid

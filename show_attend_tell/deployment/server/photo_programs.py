@@ -182,7 +182,7 @@ def add_photo_programs(
     pipelines: Mapping[str, CaptioningPipeline],
     queue: RequestQueue,
 ) -> None:
-    """Add both protocols to an application.
+    """Add the protocols of Ollama, of OpenAI and of PhotoPrism to an application.
 
     :func:`middleware.refusal` turns errors into the protocol's own.
     """
@@ -449,7 +449,7 @@ def _tag(name: str, pipeline: CaptioningPipeline) -> dict:
         "digest": digest.hexdigest(),
         "capabilities": ["completion", "vision"],
         "model_info": {"general.architecture": _OWNER, "general.basename": name},
-        "details": {"format": "keras", "family": _OWNER, "families": [_OWNER]},
+        "details": {"format": "safetensors", "family": _OWNER, "families": [_OWNER]},
     }
 
 

@@ -115,11 +115,18 @@ def test_a_folder_that_is_not_empty_is_left_unchanged(form, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("form", ["saved_model", "litert"])
-def test_a_model_that_samples_its_locations_is_refused(form, tmp_path, capsys):
+@pytest.mark.parametrize(
+    ("drawn", "message"),
+    [
+        ({"locations": "sampled"}, "Received: 'sampled'; train"),
+        ({"method": "sample"}, "Received: 'sample'; export it with --beam"),
+    ],
+)
+def test_a_model_that_samples_is_refused(form, drawn, message, tmp_path, capsys):
     captioner = make_captioner(Encoder(ENCODER))
-    captioner.decoding = dataclasses.replace(captioner.decoding, locations="sampled")
+    captioner.decoding = dataclasses.replace(captioner.decoding, **drawn)
     captioner.save(tmp_path / "model.safetensors")
     out = ("--out", tmp_path / "x")
     assert run(tmp_path / "model.safetensors", "--format", form, *out) == 1
-    assert "Received: 'sampled'; train" in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert not (tmp_path / "x").exists()

@@ -12,6 +12,7 @@ from refusals import refused
 from tiny_captioner import GRID, START, TOLERANCE, B, D, K, L, T, arrays, outputs_of
 from tiny_transformer import VARIANTS, H, N, d
 
+from show_attend_tell.config.captioner import DecodingSettings
 from show_attend_tell.models.transformer.decoder import TransformerDecoder
 from show_attend_tell.reference.lstm import region_bias
 from show_attend_tell.runtime.errors import ConfigError
@@ -91,6 +92,12 @@ def test_alpha_is_a_head_or_the_mean_over_the_heads_of_the_chosen_layer(rng, bat
         model.set_alpha_layer(layer, head=2)
         alpha = outputs_of(model, *batch[:2])["alpha"]
         np.testing.assert_allclose(alpha, heads[:, shown - 1, 1], **TOLERANCE)
+    # Also of a search that was traced before.
+    held = model.generator
+    found = held.generate(batch[0], DecodingSettings(beam=2, max_words=T)).alpha
+    model.set_alpha_layer(1, head=1)
+    again = held.generate(batch[0], DecodingSettings(beam=2, max_words=T)).alpha
+    assert np.abs(np.asarray(again) - np.asarray(found)).max() > 1e-3
     for choice in ((N + 1, 0), (1, H + 1)):
         with pytest.raises(ValueError, match="alpha_layer must be at most layers"):
             model.set_alpha_layer(*choice)
