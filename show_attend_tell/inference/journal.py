@@ -226,16 +226,17 @@ class Journal:
         Raises:
             OSError: the file cannot be written; it stays as it was.
         """
-        for row in rows:
-            self._rows.pop(photo_key(self.location(row)), None)
-        self.history = self.rows
-        content = "".join(map(row_line, self.history)).encode(**ENCODING)
+        removed = {photo_key(self.location(row)) for row in rows}
+        kept = {key: row for key, row in self._rows.items() if key not in removed}
+        content = "".join(map(row_line, kept.values())).encode(**ENCODING)
         # It would be the handle of the replaced file, and Windows replaces no open
         # file.
         self._file.close()
         try:
             with atomic_path(self.path) as temporary:
                 temporary.write_bytes(content)
+            self._rows = kept
+            self.history = list(kept.values())
         # Also after a failure, which leaves the old file in its place.
         finally:
             file = open(self.path, "ab", buffering=0)
