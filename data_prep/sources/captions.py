@@ -111,6 +111,8 @@ def _write(
     further = read_photos(experiment, folder.parent, further=True)
     vocabulary, coverage = _vocabulary([*photos, *further], settings, problems.notes)
     path = vocabulary_path(experiment, folder.parent)
+    if _training_captions(folder) != _captions_by_id(photos):
+        _remove_vocabularies(folder)  # they would count words of other captions
     vocabulary.save(path, vocabulary_settings(experiment))
     # Last, because a folder that has a manifest counts as prepared.
     write_manifest(folder / MANIFEST, photos)
@@ -125,6 +127,31 @@ def _write(
     words = len(vocabulary) - len(SPECIAL)
     fact = f"vocabulary: {words:,} words cover {coverage:.2%} of the words of the "
     return Prepared(folder, dict(counts), [fact + "training captions"], problems)
+
+
+def _training_captions(folder: Path) -> dict[str, tuple[str, ...]]:
+    """Return the training captions of a prepared folder, none if it has no manifest."""
+    try:
+        return _captions_by_id(read_manifest(folder / MANIFEST))
+    except DataError:  # absent, or damaged, and then replaced
+        return {}
+
+
+def _captions_by_id(photos: Iterable[Photo]) -> dict[str, tuple[str, ...]]:
+    return {photo.id: photo.captions for photo in photos if photo.split == "train"}
+
+
+def _remove_vocabularies(folder: Path) -> None:
+    """Remove the vocabularies that count the captions of a set, until prepared again.
+
+    They are those of other settings of ``punctuation`` and ``also``, and those of other
+    sets with this one in ``data.also``.
+    """
+    for file in folder.glob("vocabulary*.json"):
+        file.unlink()
+    for file in folder.parent.glob("*/vocabulary*+*.json"):
+        if folder.name in file.stem.split("+")[1:]:
+            file.unlink()
 
 
 def _vocabulary(

@@ -1,5 +1,6 @@
 """Test the preparation of manifest and vocabulary."""
 
+import dataclasses
 from pathlib import Path
 from types import SimpleNamespace
 from typing import get_args, get_type_hints
@@ -169,6 +170,24 @@ def test_the_vocabulary_with_punctuation_is_a_file_of_its_own(
     assert "." not in Vocabulary.load(folder / "vocabulary.json").words
     kept = an_experiment("flickr8k", punctuation="keep")
     assert vocabulary_path(kept, tmp_path / "work").name == "vocabulary-keep.json"
+
+
+def test_vocabularies_of_other_captions_are_removed(prepare_flickr8k, tmp_path):
+    other = tmp_path / "work" / "other"
+    other.mkdir(parents=True)
+    beside = [other / f"vocabulary{sets}.json" for sets in ("+tiny", "+more", "")]
+    folder = prepare_flickr8k(punctuation="keep").folder
+    for file in beside:
+        file.write_text("{}", encoding="utf-8")
+    prepare_flickr8k()  # the same captions
+    assert (folder / "vocabulary-keep.json").exists()
+    path = folder / "manifest.jsonl"
+    first, *rest = manifest.read_manifest(path)
+    changed = dataclasses.replace(first, captions=["An emu."], split="train")
+    manifest.write_manifest(path, [changed, *rest])
+    prepare_flickr8k()
+    assert {file.name for file in folder.glob("vocabulary*")} == {"vocabulary.json"}
+    assert [file.exists() for file in beside] == [False, True, True]
 
 
 def test_the_vocabulary_of_several_sets_has_the_training_captions_of_all(
