@@ -83,6 +83,11 @@ def _packaged_arrays(source: Path) -> dict[str, np.ndarray]:
             if name.endswith("/scale"):
                 name = name.removesuffix("/scale") + "/kernel" + SCALE
             arrays[name] = parse_array(read_member(archive, member))
+    # Every other .npz file is taken for this one.
+    for own in layout("VGG16").values():
+        for name, _ in own:
+            if name not in arrays:
+                raise ValueError(f"`{name}` is missing")
     return arrays
 
 

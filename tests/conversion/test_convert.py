@@ -229,6 +229,14 @@ def test_a_reranker_whose_arrays_have_false_headers_is_one_line(rng, tmp_path):
             convert(tmp_path / "b.npz")
 
 
+def test_arrays_of_another_program_are_one_line(tmp_path):
+    file = tmp_path / "results.npz"
+    np.savez(file, accuracy=np.zeros(3))
+    with refused(ModelFileError, "`block1_conv1/kernel` is missing.*version 0.3"):
+        convert(file)
+    assert list(tmp_path.iterdir()) == [file]
+
+
 def test_fine_tuned_convolutions_are_one_line(rng, tmp_path):
     file = tmp_path / "model.keras"
     save_old(BUILD["lstm"](rng), file, changes={"convolutions": ["block5_conv3"]})
