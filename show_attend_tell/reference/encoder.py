@@ -13,6 +13,7 @@ That takes a quarter of the multiplications; its kernels G g G^T are computed on
 
 import functools
 import math
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -359,7 +360,6 @@ class Encoder:
         }
 
 
-@functools.cache  # models share an encoder
 def read_weights(source: str | Path, network: str) -> Weights:
     """Read the weights of all convolutions.
 
@@ -390,6 +390,24 @@ def read_weights(source: str | Path, network: str) -> Weights:
             f"the encoder's weights {source!r} of {network} need Keras: NumPy reads "
             "those of the package, and files named by --encoder-weights"
         )
+    return _read_file(source, network, _version_of(source))
+
+
+def _version_of(file: str | Path) -> tuple[object, ...]:
+    """Return what differs once a path names another file, or other content."""
+    try:
+        found = os.stat(file)
+    except (OSError, ValueError):  # reading the file gives the reason
+        return ()
+    place = os.path.abspath(file)  # the working folder may change
+    return place, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+@functools.lru_cache(maxsize=4)  # models share an encoder
+def _read_file(
+    source: str | Path, network: str, version: tuple[object, ...]
+) -> Weights:
+    """Read a file; ``version`` is part of the key, as another may take its place."""
     places = layout(network)
     shapes = {name: shape for arrays in places.values() for name, shape in arrays}
     arrays, digests = read_encoder(source, network, shapes)

@@ -14,6 +14,7 @@ from show_attend_tell.models.encoder.network import Encoder
 from show_attend_tell.models.encoder.scene_net import WEIGHTS, build_scene_net
 from show_attend_tell.models.encoder.weights import load_weights, save_weights
 from show_attend_tell.reference import encoder, parallel
+from show_attend_tell.reference.encoder_file import write_encoder
 from show_attend_tell.runtime.errors import ModelFileError
 
 
@@ -100,6 +101,24 @@ def test_a_float_file_of_weights_is_read_and_another_is_refused(small, tmp_path)
         encoder.read_weights(tmp_path / "absent.safetensors", "VGG19")
     with pytest.raises(ModelFileError, match="run `show-attend-tell convert"):
         encoder.read_weights(tmp_path / "old.weights.h5", "VGG16")
+
+
+@pytest.mark.parametrize("moves", [False, True], ids=["replaced", "other folder"])
+def test_another_file_at_the_path_of_weights_is_read(tmp_path, monkeypatch, moves):
+    packaged = encoder.read_weights("scenes", "SceneNet")
+    shapes = [item for own in encoder.layout("SceneNet").values() for item in own]
+    arrays = [array for own in packaged.layers.values() for array in own]
+    for number in (1, 2):
+        folder = tmp_path / str(number if moves else 0)
+        folder.mkdir(exist_ok=True)
+        monkeypatch.chdir(folder)
+        scaled = zip(shapes, arrays, strict=True)
+        weights = {name: number * array for (name, _), array in scaled}
+        write_encoder("own.safetensors", "SceneNet", weights)
+        found = encoder.read_weights("own.safetensors", "SceneNet")
+        assert found is encoder.read_weights("own.safetensors", "SceneNet")
+        kernel, _ = found.layers["seen"]
+        np.testing.assert_array_equal(kernel, weights["seen/kernel"])
 
 
 def test_the_digest_in_a_file_is_that_of_its_weights(tmp_path):
