@@ -471,7 +471,7 @@ def valid_calibration(
         model: the file.
 
     Returns:
-        None if there is none, or if the weights have changed since.
+        None if there is none, or if the weights have changed since it was read.
     """
     if calibration is None:
         return None
@@ -483,7 +483,8 @@ def valid_calibration(
         if not np.array_equal(np.asarray(ours), theirs):
             return None
     with open_tensors(model, CAPTIONER) as file:
-        return part_of(file, CONFIDENCE)
+        # The captioner may have been saved over its file, without the calibration.
+        return part_of(file, CONFIDENCE) if CONFIDENCE in file.about else None
 
 
 def _is_ranked_alike(reranked: object, reranker: Reranker | None, file: Path) -> bool:

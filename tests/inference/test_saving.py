@@ -55,7 +55,7 @@ def test_reranker_and_calibration_go_with_the_model_until_its_weights_change(tmp
     assert (again.text, again.confidence) == (caption.text, caption.confidence)
     weight = pipeline.captioner.weights[0]
     weight.assign(weight + 0.01)
-    for changed in (file, source):  # over its own file, too
+    for changed in (file, source, file):  # over its own file, too, and once more
         pipeline.save(changed)
         found = load(changed)
         assert found.calibration is None
