@@ -432,7 +432,7 @@ def find_calibration(captioner: Generator, model: str | Path) -> Calibration | N
         # Names, shapes and types before any array is read.
         _require_shapes(file, captioner.annotation_width)
         arrays = part_of(file, CONFIDENCE).arrays
-        _require_numbers(arrays)
+        _require_numbers(arrays, len(captioner.vocabulary))
         tags = tag_calibration_of(about["tags"]) if "tags" in about else None
     if not _is_ranked_alike(about.get("reranked"), captioner.reranker, path):
         return None
@@ -513,7 +513,7 @@ def _require_shapes(file: TensorFile, D: int) -> None:
         file.require(prefix + name, shape, _TYPES[name])
 
 
-def _require_numbers(arrays: dict[str, np.ndarray]) -> None:
+def _require_numbers(arrays: dict[str, np.ndarray], words: int) -> None:
     """Raise a ValueError if a number is not finite, or out of range."""
     for name, values in arrays.items():
         if not np.isfinite(values).all():
@@ -522,6 +522,6 @@ def _require_numbers(arrays: dict[str, np.ndarray]) -> None:
         if not (arrays[name] > 0).all():
             raise ValueError(f"`{name}` must be positive")
     # A difference of two int32 ids of a hostile file may overflow.
-    words = arrays["words"].astype(np.int64)
-    if words[0] < 0 or (np.diff(words) <= 0).any():
-        raise ValueError("`words` must be ascending ids")
+    ids = arrays["words"].astype(np.int64)
+    if ids[0] < 0 or ids[-1] >= words or (np.diff(ids) <= 0).any():
+        raise ValueError("`words` must be ascending ids of words")

@@ -249,6 +249,17 @@ def test_damaged_arrays_of_a_calibration_are_one_line(
         find_calibration(pipeline.generator, model)
 
 
+def test_words_of_a_calibration_beyond_the_vocabulary_are_one_line(
+    pipeline, calibrated, tmp_path
+):
+    model = tmp_path / "model.safetensors"
+    ids = unpacked(calibrated.path)[1]["confidence/words"].copy()
+    ids[-1] = len(pipeline.captioner.vocabulary)
+    repack(calibrated.path, arrays={"confidence/words": ids}, target=model)
+    with refused(ModelFileError, "`words` must be ascending ids of words"):
+        find_calibration(pipeline.generator, model)
+
+
 @pytest.mark.parametrize("about", [[], {}, 5, {"statistics": ["distance"]}])
 def test_damaged_values_of_a_calibration_are_one_line(
     pipeline, calibrated, tmp_path, about
