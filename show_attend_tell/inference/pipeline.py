@@ -551,7 +551,7 @@ def load(
     )
     loaded = engine_named(engine)
     # A calibration holds for the captions of one model, without a mirror image.
-    alone = isinstance(model, str | os.PathLike) and not mirror
+    alone = len(files) == 1 and not mirror
     calibration = find_calibration(loaded.generator, files[0]) if alone else None
     # Another process may have another working folder.
     absolute = [

@@ -62,6 +62,12 @@ def test_reranker_and_calibration_go_with_the_model_until_its_weights_change(tmp
         assert found.generator.reranker is not None
 
 
+def test_a_list_of_one_model_is_that_model():
+    alone = load([SHIPPED])
+    assert alone.file == SHIPPED
+    assert alone.calibration is not None
+
+
 def test_several_models_and_other_endings_are_refused(tmp_path):
     several = CaptioningPipeline(load([SHIPPED, SHIPPED]).engine)
     for pipeline, name in ((several, "mine.safetensors"), (tiny_pipeline(), "mine")):
