@@ -7,6 +7,7 @@ words, and :mod:`inference.result` turns the hypotheses into a Caption.
 """
 
 import dataclasses
+import filecmp
 import functools
 import os
 import shutil
@@ -19,6 +20,7 @@ import pydantic
 
 from show_attend_tell.config import MAX_BEAM, MIN_TEMPERATURE
 from show_attend_tell.config.captioner import DecodingSettings
+from show_attend_tell.data.encoder_identity import BUILT_IN_WEIGHTS
 from show_attend_tell.data.preprocessing import Box
 from show_attend_tell.data.region import cell_shares, region_in_view
 from show_attend_tell.inference.confidence import (
@@ -59,6 +61,7 @@ from show_attend_tell.reference.parallel import one_blas_thread
 from show_attend_tell.reference.reranker import stored_reranker
 from show_attend_tell.reference.tensor_file import SUFFIX
 from show_attend_tell.runtime.errors import CaptionError, PhotoError, quote
+from show_attend_tell.runtime.files import atomic_path
 from show_attend_tell.runtime.read_ahead import read_ahead
 
 if TYPE_CHECKING:  # they import Keras
@@ -332,7 +335,8 @@ class CaptioningPipeline:
             file: a path that ends with ``.safetensors``; it is replaced if it exists.
 
         Raises:
-            CaptionError: there are several models, or `file` has another ending.
+            CaptionError: there are several models, or `file` has another ending; or
+                beside it are other weights of the name of the encoder's.
             OSError: a file cannot be written.
         """
         file = Path(file)
@@ -350,13 +354,31 @@ class CaptioningPipeline:
             calibration = valid_calibration(generator, self.calibration, self.file)
             if calibration is not None:
                 parts[CONFIDENCE] = calibration
-            weights = self.file.with_name(generator.encoder_identity["weights"])
-            copy = file.with_name(weights.name)
-            # copyfile refuses to copy a file onto itself, also by a link.
-            if weights.is_file() and weights.resolve() != copy.resolve():
-                file.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(weights, copy)
+            self._copy_encoder_weights(self.file, file)
         self.captioner.save_with(parts, file)
+
+    def _copy_encoder_weights(self, source: Path, target: Path) -> None:
+        """Copy the weights of the encoder, if they are a file, beside a model file."""
+        name = self.generator.encoder_identity["weights"]
+        if name in BUILT_IN_WEIGHTS:
+            return
+        # The file that `load` was given, which comes before the one beside the model.
+        given = getattr(self.engine.encoder.settings, "weights", "")
+        places = [] if given in BUILT_IN_WEIGHTS else [Path(given)]
+        places.append(source.with_name(name))
+        weights = next((path for path in places if path.is_file()), None)
+        copy = target.with_name(name)  # under the name by which `load` looks it up
+        # No file is copied onto itself, also not by a link.
+        if weights is None or weights.resolve() == copy.resolve():
+            return
+        # Another model there may need them.
+        if copy.exists() and not filecmp.cmp(weights, copy, shallow=False):
+            raise CaptionError(
+                f"{copy}: must be absent, or the weights of this model's encoder. "
+                "Received: another file; save the model into another folder"
+            )
+        with atomic_path(copy) as temporary:
+            shutil.copyfile(weights, temporary)
 
     @property
     def has_tags(self) -> bool:

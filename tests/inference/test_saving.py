@@ -4,10 +4,12 @@ import shutil
 
 import numpy as np
 import pytest
+from refusals import refused
 from tensor_files import unpacked
-from tiny_pipeline import photo_bytes, tiny_pipeline
+from tiny_pipeline import make_captioner, make_encoder, photo_bytes, tiny_pipeline
 
 from show_attend_tell.inference.pipeline import CaptioningPipeline, load
+from show_attend_tell.models.encoder.weights import save_weights
 from show_attend_tell.models.pretrained import SHIPPED
 from show_attend_tell.runtime.errors import CaptionError
 
@@ -60,6 +62,35 @@ def test_reranker_and_calibration_go_with_the_model_until_its_weights_change(tmp
         found = load(changed)
         assert found.calibration is None
         assert found.generator.reranker is not None
+
+
+@pytest.fixture
+def elsewhere(tmp_path):
+    """A pipeline whose encoder's weights are a file that is not beside the model."""
+    encoder = make_encoder()
+    weights = tmp_path / "weights" / "own.safetensors"
+    weights.parent.mkdir()
+    save_weights(encoder._network, weights, "SceneNet")
+    identity = encoder.identity() | {"weights": "net.safetensors"}
+    make_captioner(encoder, identity).save(tmp_path / "model.safetensors")
+    return load(tmp_path / "model.safetensors", weights)
+
+
+def test_weights_of_the_encoder_that_were_named_go_with_the_model(elsewhere, tmp_path):
+    file = tmp_path / "new" / "mine.safetensors"
+    elsewhere.save(file)
+    caption, again = (p.caption(photo_bytes()) for p in (elsewhere, load(file)))
+    assert (again.text, again.log_prob) == (caption.text, caption.log_prob)
+    elsewhere.save(file)
+
+
+def test_weights_of_another_model_are_not_replaced(elsewhere, tmp_path):
+    other = tmp_path / "net.safetensors"
+    other.write_bytes(b"of another model")
+    with refused(CaptionError, "net.safetensors: must be absent, or the weights of"):
+        elsewhere.save(tmp_path / "mine.safetensors")
+    assert other.read_bytes() == b"of another model"
+    assert not (tmp_path / "mine.safetensors").exists()
 
 
 def test_a_list_of_one_model_is_that_model():
