@@ -197,6 +197,9 @@ class MetadataWriter:
         tags: Sequence[str],
         description: Mapping[str, object] | None,
     ) -> Path | None:
+        # Raises if it is absent: its drive may be away, while a file of captions still
+        # has its row, and nothing is written in the place of the drive.
+        photo.stat()
         path = find_sidecar(photo)
         packet = XmpPacket(read_sidecar(path))
         # `made_by` and `caption` are empty if a person has edited the words.

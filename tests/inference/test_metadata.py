@@ -72,6 +72,14 @@ def test_a_photo_that_was_replaced_gets_a_new_caption(jpeg, writer):
         assert writer.find_packet(jpeg).caption == "A dog."
 
 
+def test_a_photo_that_is_gone_gets_no_sidecar_and_no_folder(tmp_path, writer):
+    photo = tmp_path / "drive" / "a.jpg"
+    assert writer.write(photo, "a dog", 0.75) is None
+    (failure,) = writer.failures
+    assert failure.reason == f"{photo}: metadata not written: No such file or directory"
+    assert not list(tmp_path.iterdir())
+
+
 def test_an_older_photo_of_the_same_size_gets_a_new_caption(tmp_path, writer):
     photo = tmp_path / "a.bmp"
     other = tmp_path / "b.bmp"
