@@ -59,7 +59,7 @@ def write_gallery(
 
     The page holds its pictures, so that it can be moved and sent, and shows formats
     that browsers do not decode. The ``<img>`` tags to copy link the photos, relative to
-    the page.
+    the page unless they are on another drive.
 
     Args:
         path: path of the page.
@@ -123,8 +123,11 @@ def _thumbnail(photo: Path) -> bytes:
 
 
 def _source(photo: Path, folder: Path) -> str:
-    """Return the relative URL of a photo, seen from a folder."""
-    relative = os.path.relpath(photo, folder).replace(os.sep, "/")
+    """Return the URL of a photo, relative to a folder where that is possible."""
+    try:
+        relative = os.path.relpath(photo, folder).replace(os.sep, "/")
+    except ValueError:  # on another drive of Windows
+        return photo.absolute().as_uri()
     # By bytes: a name that is not UTF-8 keeps its bytes in the URL.
     return quote_from_bytes(os.fsencode(relative), safe="/")
 

@@ -156,8 +156,12 @@ class Journal:
         # Both the journal and the working folder may have moved since. From the folder
         # of the run the path stays as the user wrote it, links and all.
         found = os.path.join(self._folder(), row["folder"], path)
-        is_here = os.path.normpath(found) == os.path.abspath(path)
-        return Path(path) if is_here else Path(os.path.relpath(found))
+        if os.path.normpath(found) == os.path.abspath(path):
+            return Path(path)
+        try:
+            return Path(os.path.relpath(found))
+        except ValueError:  # on another drive of Windows
+            return Path(os.path.normpath(found))
 
     def row(self, photo: str | os.PathLike[str]) -> Row | None:
         """Return the row of a photo, by whatever path it is named, or None."""

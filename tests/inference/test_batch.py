@@ -6,6 +6,7 @@ import html
 import io
 import itertools
 import json
+import os
 import re
 
 import pytest
@@ -367,6 +368,19 @@ def test_no_text_of_a_row_becomes_markup_in_the_gallery(tmp_path):
         '<img src="%3Cscript%3Ealert%28%221%22%29%3C/script%3E.jpg" '
         f'alt="{html.escape(as_sentence(evil)).replace("&quot;", "&#34;")}">'
     )
+
+
+def test_the_gallery_links_photos_of_another_drive_by_whole_urls(tmp_path, monkeypatch):
+    def on_another_drive(path, start=None):
+        raise ValueError("path is on mount 'D:', start on mount 'C:'")  # as on Windows
+
+    monkeypatch.setattr(os.path, "relpath", on_another_drive)
+    photo = tmp_path / "a b.jpg"
+    row = {"path": str(photo), "caption": "a dog", "log_prob": -1.0}
+    write_gallery(tmp_path / "page.html", [row])
+    page = (tmp_path / "page.html").read_text("utf-8")
+    assert "a%20b.jpg" in photo.as_uri()
+    assert f"&lt;img src=&#34;{photo.as_uri()}&#34; alt=" in page
 
 
 def test_a_pipeline_without_a_file_is_refused(pipeline, folder, tmp_path):

@@ -153,6 +153,20 @@ def test_a_photo_is_known_from_every_folder(path, photos, tmp_path, monkeypatch)
         assert all(name in journal for name in photos)
 
 
+def test_a_photo_is_known_from_another_drive(path, photos, tmp_path, monkeypatch):
+    write(path, photos)
+    (tmp_path / "drive").mkdir()
+    monkeypatch.chdir(tmp_path / "drive")
+
+    def on_another_drive(path, start=None):
+        raise ValueError("path is on mount 'D:', start on mount 'C:'")  # as on Windows
+
+    monkeypatch.setattr(os.path, "relpath", on_another_drive)
+    with Journal(path, MADE_BY) as journal:
+        assert journal.location(journal.rows[0]) == tmp_path / photos[0]
+        assert tmp_path / photos[0] in journal
+
+
 def test_a_row_of_another_folder_is_not_this_photos(path, tmp_path, monkeypatch):
     for place in ("one", "two"):
         (tmp_path / place / "photos").mkdir(parents=True)
