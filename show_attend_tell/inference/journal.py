@@ -124,10 +124,8 @@ class Journal:
             self._is_new = not os.path.lexists(self.path)
             self.history, self._file = self._open()
             stack.enter_context(self._file)
+            self._rows = self._latest()
             self._resources = stack.pop_all()  # the lock and the file
-        self._rows: dict[str, Row] = {}
-        for row in self.history:
-            self._rows[photo_key(self.location(row))] = row
         # Answers of __contains__: a run asks several times about a photo, and comparing
         # its digest reads it.
         self._unchanged: dict[str, bool] = {}
@@ -293,6 +291,17 @@ class Journal:
         file.truncate(complete)
         file.seek(complete)
         return rows, file
+
+    def _latest(self) -> dict[str, Row]:
+        """Return the latest row of each photo, by its key."""
+        rows: dict[str, Row] = {}
+        for row in self.history:
+            try:
+                key = photo_key(self.location(row))
+            except ValueError:  # a folder with a null byte, which no photo has
+                raise self._malformed(f"the path {row['path'][:60]!r}") from None
+            rows[key] = row
+        return rows
 
     def _parse(self, line: str) -> Row:
         """Return the row of a line, its values checked."""

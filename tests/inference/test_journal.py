@@ -292,6 +292,17 @@ def test_any_row_is_read_or_refused(tmp_path_factory, values):
     assert all(isinstance(row[key], str) for key in ("path", "caption", "made_by"))
 
 
+@pytest.mark.parametrize("values", [{"path": "a\0/b.jpg"}, {"folder": "a\0"}], ids=str)
+def test_a_folder_that_no_photo_has_is_refused_and_the_file_unlocked(path, values):
+    write(path, ["a.jpg"])
+    found = json.loads(path.read_text()) | values
+    path.write_text(json.dumps(found) + "\n")
+    for _ in range(2):  # the lock is released
+        with refused(CaptionError, "JSON Lines of this program.* Received: the path"):
+            Journal(path, MADE_BY)
+    assert list(path.parent.iterdir()) == [path]
+
+
 # Characters that some format uses, and bytes that are not UTF-8.
 FILE_NAMES = st.text(
     st.sampled_from("\r\n\t\"',;<>&= \x85\u2028\x1b\udcff\udce9é花\\")
