@@ -218,10 +218,11 @@ class Generator:
                 hypothesis.
             CaptionError: there are regions, and a member without attention.
             ValueError: the shape of annotations or regions, or the number of seeds, is
-                wrong.
+                wrong, or an annotation is not finite.
         """
         decoding = decoding or self.decoding
         self._require_shapes(annotations, seeds, regions)
+        _require_finite(annotations)
         self._require_possible(decoding)
         if regions is not None and not self.attends:
             raise CaptionError(
@@ -386,6 +387,20 @@ class Generator:
             max_words=T,
             length_normalisation=decoding.length_normalisation,
         )
+
+
+def _require_finite(annotations: np.ndarray) -> None:
+    """Raise a ValueError for NaN or infinity, with which no word is the most probable.
+
+    Without it one engine would return empty captions, and the other none.
+    """
+    # Photo by photo, as the answers for all of them would need half of their memory.
+    for number, photo in enumerate(annotations):
+        if not np.isfinite(np.asarray(photo)).all():
+            raise ValueError(
+                f"`annotations` must be finite. Received: NaN or infinity for photo "
+                f"{number}, from 0; correct the encoder that computed them"
+            )
 
 
 class _Reader(NamedTuple):

@@ -89,6 +89,16 @@ def test_every_method_returns_the_hypotheses_of_keras(
     equal(found, pair[0].generate(photos, decoding, regions=regions))
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("engine", ["keras", "numpy"])
+def test_annotations_that_are_not_finite_are_refused(pair, photos, engine, value):
+    generator = pair[0] if engine == "keras" else reference.Generator([pair[1]])
+    damaged = np.array(photos)
+    damaged[2, 1, 0] = value
+    with pytest.raises(ValueError, match="must be finite. Received: .* for photo 2"):
+        generator.generate(damaged, DecodingSettings(**DECODING))
+
+
 def test_an_ensemble_of_mirrored_photos_is_that_of_keras(pair, photos, tmp_path):
     other = tiny_transformer.build(np.random.default_rng(2), spread=1.0)
     _, own = both(other, tmp_path)
