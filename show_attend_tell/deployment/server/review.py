@@ -8,6 +8,7 @@ import codecs
 import io
 import stat
 import time
+import unicodedata
 import zipfile
 from collections.abc import Mapping
 from pathlib import PurePosixPath, PureWindowsPath
@@ -29,6 +30,7 @@ from show_attend_tell.runtime.errors import quote
 
 MAX_CAPTIONS = 20_000  # of one request
 _COLUMNS = ("path", "caption", "confidence", "confidence_word", "edited", "tags")
+_CONTROL = ("Cc", "Zl", "Zp")  # control codes, separators of lines and paragraphs
 _FIRST_TIME = (1980, 1, 1, 0, 0, 0)  # the earliest that ZIP can store
 _MEDIA = {"csv": "text/csv; charset=utf-8", "xmp": "application/zip"}
 
@@ -41,8 +43,12 @@ def _require_inside(path: str) -> str:
     parts = PurePosixPath(path).parts
     # A drive, a root or a backslash would lead out of the folder on Windows.
     outside = PureWindowsPath(path).anchor or "\\" in path or ".." in parts
-    if not parts or outside or not path.isprintable():
-        raise ValueError("must be a relative path without '..'")
+    # Not str.isprintable, which refuses all spaces but one, and joined emoji too.
+    has_control = any(unicodedata.category(c) in _CONTROL for c in path)
+    if not parts or outside or has_control:
+        raise ValueError(
+            "must be a relative path without '..', backslashes or control characters"
+        )
     return path
 
 

@@ -92,6 +92,24 @@ def test_a_clock_before_1980_stops_no_archive(address, monkeypatch):
         assert archive.infolist()[0].date_time == (1980, 1, 1, 0, 0, 0)
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "Screenshot 2026-11-29 at 10.15.23\u202fAM.png",  # as macOS names them
+        "Foto\u00a01.jpg",
+        "\N{MAN}\u200d\N{WOMAN}.jpg",
+        "\u3000.jpg",
+    ],
+)
+def test_names_with_other_spaces_and_joined_emoji_are_saved(address, path):
+    content = ask(address, "csv", APPROVED | {"path": path}).content.decode("utf-8-sig")
+    (row,) = csv.DictReader(io.StringIO(content))
+    assert row["path"] == path
+    content = ask(address, "xmp", APPROVED | {"path": path}).content
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        assert archive.namelist() == [f"{path}.xmp"]
+
+
 @pytest.mark.parametrize("form", ["csv", "xmp"])
 @pytest.mark.parametrize("path", ["b.png", "./b.png"])
 def test_a_photo_has_one_caption(address, form, path):
@@ -104,6 +122,7 @@ def test_a_photo_has_one_caption(address, form, path):
     ("key", "value"),
     [
         *[("path", p) for p in ("../a.jpg", "/a.jpg", "a/../../b", "C:/a", "a\\b", "")],
+        *[("path", p) for p in ("a\n.jpg", "a\0.jpg", "\x1b[2J.jpg", "\ud800.jpg")],
         ("model", "other"),
         ("confidence", 2),
         ("sentence", "x" * 5001),
