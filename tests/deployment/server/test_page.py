@@ -342,6 +342,48 @@ def test_a_folder_that_is_chosen_again_captions_only_what_is_new(reviewed, tmp_p
     assert len(rows(reviewed)) == 4
 
 
+@pytest.fixture
+def stopped(page, tmp_path):
+    """A list of two photos that is stopped while the first caption is awaited.
+
+    ``release()`` lets the answers come, and ``asked`` has the photos that were sent.
+    """
+    page.execute_script(
+        "window.asked = []; const send = window.fetch; window.held ="
+        " new Promise((done) => { window.release = done; });"
+        "window.fetch = async (url, options) =>"
+        " { asked.push(options.body.get('photo').name); await held;"
+        " return send(url, options); }"
+    )
+    page.find_element(By.ID, "tab-folder").click()
+    for name in ("a.png", "b.png"):
+        (tmp_path / name).write_bytes(photo_bytes(3))
+    choose_both(page, tmp_path)
+    wait(page, lambda b: b.execute_script("return asked.length"))
+    page.find_element(By.ID, "folder-stop").click()
+    return page
+
+
+def choose_both(browser, folder):
+    both = "\n".join(str(folder / name) for name in ("a.png", "b.png"))
+    browser.find_element(By.ID, "files").send_keys(both)
+
+
+def test_a_stop_leaves_the_other_photos_waiting(stopped):
+    stopped.execute_script("release()")
+    wait(stopped, lambda b: not b.find_element(By.ID, "folder-stop").is_displayed())
+    states = stopped.execute_script("return folder.rows.map(({state}) => state)")
+    assert states == ["captioned", "waiting"]
+
+
+def test_photos_chosen_again_after_a_stop_are_captioned_once(stopped, tmp_path):
+    choose_both(stopped, tmp_path)
+    stopped.execute_script("release()")
+    done = "return folder.rows.every(({state}) => state === 'captioned')"
+    wait(stopped, lambda b: b.execute_script(f"{done} && !folder.running"))
+    assert stopped.execute_script("return asked") == ["a.png", "b.png"]
+
+
 def test_what_is_saved_or_discarded_is_kept_no_longer(reviewed):
     reviewed.find_element(CSS, "[data-state=captioned] input").click()
     reviewed.find_element(By.ID, "save-csv").click()

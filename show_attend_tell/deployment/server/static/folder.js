@@ -10,7 +10,8 @@ const LEFT_ALONE = new RegExp("^(\\..*|@eadir|[#@]recycle|#snapshot|@tmp|@shareb
   + "|thevolumesettingsfolder|thefindbycontentfolder|lost\\+found|found\\.\\d{3}"
   + "|.*\\.(lrdata|lrcat-data|photoslibrary|photolibrary|aplibrary))$", "i");
 const THUMBNAIL = 320; // pixels, longer side
-const folder = { rows: [], running: false };
+// `running` until the caption that is awaited is there, also after it was stopped.
+const folder = { rows: [], running: false, stopped: false };
 const NOT_KEPT = "This browser keeps no captions: save them before you leave the page.";
 
 // ---- files
@@ -149,12 +150,13 @@ function showRow(row) {
 // ---- captions
 
 async function captionAll() {
-  if (folder.running) return;
+  folder.stopped = false;
+  if (folder.running) return; // a second loop would caption the same rows
   folder.running = true;
   $("folder-stop").hidden = false;
   const start = performance.now();
   let done = 0;
-  for (let row; folder.running && (row = folder.rows.find(({ state }) => state === "waiting")); done++) {
+  for (let row; !folder.stopped && (row = folder.rows.find(({ state }) => state === "waiting")); done++) {
     await captionRow(row);
     showRow(row);
     const left = folder.rows.filter(({ state }) => state === "waiting").length;
@@ -282,7 +284,7 @@ async function restoreRows() {
 
 async function discardAll() {
   if (!confirm(`Discard ${counted(folder.rows.length, "caption")}?`)) return;
-  folder.running = false;
+  folder.stopped = true;
   folder.rows = [];
   await whileKept(forgetAllRecords);
   $("folder-note").textContent = $("folder-status").textContent = "";
@@ -332,7 +334,7 @@ function startFolder() {
   $("folder-sort").addEventListener("change", arrange);
   $("folder-search").addEventListener("input", arrange);
   $("approve-shown").addEventListener("click", approveShown);
-  $("folder-stop").addEventListener("click", () => { folder.running = false; });
+  $("folder-stop").addEventListener("click", () => { folder.stopped = true; });
   $("folder-discard").addEventListener("click", discardAll);
   window.addEventListener("beforeunload", warnOnLeaving);
   $("save-csv").addEventListener("click", () => saveReview("csv", "captions.csv"));
