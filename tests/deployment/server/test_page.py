@@ -384,6 +384,22 @@ def test_photos_chosen_again_after_a_stop_are_captioned_once(stopped, tmp_path):
     assert stopped.execute_script("return asked") == ["a.png", "b.png"]
 
 
+def test_an_edit_while_a_file_is_saved_is_kept(reviewed):
+    reviewed.execute_script(
+        "const send = window.fetch; window.fetch = async (url, options) => {"
+        " const response = await send(url, options);"
+        " const text = document.querySelector('[data-state=captioned] textarea');"
+        " text.value = 'Rex'; text.dispatchEvent(new Event('input'));"
+        " return response; }"
+    )
+    reviewed.find_element(By.ID, "approve-shown").click()
+    reviewed.find_element(By.ID, "save-csv").click()
+    status = reviewed.find_element(By.ID, "folder-status")
+    wait(reviewed, lambda b: status.text.startswith("Saved 2 captions"))
+    assert leaving_is_asked(reviewed)
+    assert reload(reviewed) == [["trip/b.png", "Rex", True]]
+
+
 def test_what_is_saved_or_discarded_is_kept_no_longer(reviewed):
     reviewed.find_element(CSS, "[data-state=captioned] input").click()
     reviewed.find_element(By.ID, "save-csv").click()

@@ -315,8 +315,10 @@ async function saveReview(form, name) {
     const response = await fetch("review", { method: "POST", headers, body });
     if (!response.ok) throw new Error((await response.json()).error);
     save(await response.blob(), name);
-    for (const row of rows) row.saved = true;
-    await whileKept(() => forgetRecords(rows.map(({ path }) => path)));
+    // Words that were edited while the server wrote the file are not in it.
+    const written = rows.filter(({ text }, k) => text.value.trim() === captions[k].sentence);
+    for (const row of written) row.saved = true;
+    await whileKept(() => forgetRecords(written.map(({ path }) => path)));
     $("folder-status").textContent = `Saved ${counted(rows.length, "caption")} as ${name}.`
       + (kept ? ` ${counted(kept, "photo")} with an XMP file or a description left out.` : "");
   } catch (error) {
