@@ -53,7 +53,8 @@ def save_half(
         imagenet: whether to record that the encoder may use Keras' own ImageNet
             weights; for a model trained with a rounded or converted copy of them.
         eight_bit: whether matrices and kernels have 8 bits per weight.
-        beam: beam width of the new file; by default the model's.
+        beam: beam width of the new file, which then searches by a beam; by default
+            the model's.
         read_model: reads the model, and so verifies the file; a captioner by default,
             which alone has ``imagenet`` and ``beam``.
 
@@ -80,7 +81,8 @@ def save_half(
                 arrays |= _smaller(name, file.read_weight(name), source, eight_bit)
     config = about["config"]
     if beam is not None:
-        config["decoding"] = {**config.get("decoding", {}), "beam": beam}
+        own = config.get("decoding", {})
+        config["decoding"] = {**own, "method": "beam", "beam": beam}
     if imagenet:
         config["encoder_identity"] = _accepting_imagenet(config, source)
     write_tensors(target, about, arrays)

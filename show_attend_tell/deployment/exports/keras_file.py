@@ -23,7 +23,8 @@ def export_keras(
     Args:
         source: a ``.safetensors`` file.
         target: path of the new file, which ends with ``.keras``.
-        beam: beam width of the new file; by default the model's.
+        beam: beam width of the new file, which then searches by a beam; by default
+            the model's.
         load_model: loads the model; only a captioner has a ``beam``.
 
     Raises:
@@ -35,6 +36,7 @@ def export_keras(
         )
     model = load_model(Path(source))
     if beam is not None:
-        model.decoding = dataclasses.replace(model.decoding, beam=beam)
+        searched = dataclasses.replace(model.decoding, method="beam", beam=beam)
+        model.decoding = searched
     with atomic_path(target) as temporary:
         save_keras(model, temporary)

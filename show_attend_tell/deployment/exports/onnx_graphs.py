@@ -73,7 +73,8 @@ def export_onnx(
     # The reference: its NumPy code is what is recorded.
     (captioner,) = engine.generator.members
     decoding = engine.generator.decoding
-    decoding = dataclasses.replace(decoding, beam=beam or decoding.beam)
+    if beam is not None:
+        decoding = dataclasses.replace(decoding, method="beam", beam=beam)
     if decoding.locations == "sampled":  # a graph has no source of noise
         raise ModelFileError(
             "the model's decoding.locations must be 'expected' or 'likeliest' for an "

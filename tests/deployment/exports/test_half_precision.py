@@ -1,7 +1,9 @@
 """Model files in float16: size, values, errors, accepted encoder weights."""
 
+import dataclasses
 import inspect
 
+import keras
 import numpy as np
 import pytest
 import tiny_captioner
@@ -111,6 +113,21 @@ def test_the_command_writes_one_file_and_prints_its_size(
     assert (model.decoding.beam, original.decoding.beam) == (beam, 5)
     error = np.abs(np.subtract(model.decoder.w_h, original.decoder.w_h)).max()
     assert 0 < error < (0.001 if form == "half" else 0.02)
+
+
+@pytest.mark.parametrize("form", ["half", "8bit", "keras"])
+@pytest.mark.parametrize("method", ["greedy", "sample"])
+def test_a_beam_replaces_another_method(rng, tmp_path, form, method):
+    model = tiny_captioner.build(rng)
+    model.decoding = dataclasses.replace(model.decoding, method=method)
+    model.save(tmp_path / "model.safetensors")
+    suffix = "keras" if form == "keras" else "safetensors"
+    out = tmp_path / f"new.{suffix}"
+    options = ["--format", form, "--beam", "3", "--out", out]
+    assert exit_code("export", tmp_path / "model.safetensors", *options) == 0
+    read = keras.saving.load_model if form == "keras" else load_captioner
+    decoding = read(out).decoding
+    assert (decoding.method, decoding.beam) == ("beam", 3)
 
 
 def test_only_networks_whose_download_is_known_accept_it(rng, tmp_path):

@@ -21,6 +21,7 @@ from show_attend_tell.deployment.exports.recording import Graph
 from show_attend_tell.inference.engine import load_engine
 from show_attend_tell.models.encoder.network import Encoder
 from show_attend_tell.models.pretrained import SHIPPED, shipped_model
+from show_attend_tell.models.saving import load_captioner
 from show_attend_tell.reference.beam import log_softmax
 from show_attend_tell.reference.decoder import NextWord
 from show_attend_tell.reference.generator import Generator
@@ -239,9 +240,14 @@ def test_the_reranker_predicts_the_same_cider(folder, rng):
 
 @pytest.mark.nightly
 def test_the_beam_of_an_export_may_be_another(tmp_path):
-    assert export("shipped", "--beam", 4, "--out", tmp_path / "x") == 0
-    settings = json.loads((tmp_path / "x" / "captioner.json").read_text("utf-8"))
+    model = load_captioner(shipped_model("shipped"))
+    model.decoding = dataclasses.replace(model.decoding, method="greedy")
+    model.save(tmp_path / "greedy.safetensors")
+    out = tmp_path / "x"
+    assert export(tmp_path / "greedy.safetensors", "--beam", 4, "--out", out) == 0
+    settings = json.loads((out / "captioner.json").read_text("utf-8"))
     assert settings["decoding"]["beam"] == 4
+    assert settings["decoding"]["method"] == "beam"
 
 
 @pytest.mark.parametrize(
