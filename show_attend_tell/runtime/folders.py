@@ -52,6 +52,14 @@ def is_left_alone(name: str) -> bool:
     return name.startswith(".") or is_system
 
 
+def _common_folder(path: str, other: str) -> str | None:
+    """Return the lowest folder above two paths; None on two drives of Windows."""
+    try:
+        return os.path.commonpath([path, other])
+    except ValueError:
+        return None
+
+
 def walk_folders(
     root: str | os.PathLike[str],
     depth: int | None = None,
@@ -93,8 +101,7 @@ def walk_folders(
             inside = os.path.join(real, entry.name)
             if entry.is_symlink():
                 inside = os.path.realpath(entry.path)
-                points_back = os.path.commonpath([inside, real_root])
-                if points_back in (inside, real_root):
+                if _common_folder(inside, real_root) in (inside, real_root):
                     continue
             if inside not in visited and (depth is None or level < depth):
                 visited.add(inside)

@@ -1,5 +1,6 @@
 """The walk of folders: what is left alone, for every caller of it."""
 
+import ntpath
 import zipfile
 
 import pytest
@@ -8,6 +9,7 @@ from system_folders import OWN, SYSTEM
 
 from data_prep.data_folder import DataFolder
 from show_attend_tell.inference.photos import find_photos
+from show_attend_tell.runtime import folders
 from show_attend_tell.runtime.folders import is_left_alone, walk_folders
 
 
@@ -46,6 +48,21 @@ def test_a_system_folder_that_is_named_is_walked(folder):
 def test_the_names_that_are_left_alone_are_few():
     assert all(map(is_left_alone, SYSTEM))
     assert not any(map(is_left_alone, OWN))
+
+
+def test_a_link_to_another_drive_of_windows_is_followed(tmp_path, monkeypatch):
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "drive").mkdir()
+    (tmp_path / "photos" / "link").symlink_to(tmp_path / "drive")
+
+    def commonpath(paths):
+        return ntpath.commonpath(
+            [f"{k}:{path}" for k, path in zip("cd", paths, strict=True)]
+        )
+
+    monkeypatch.setattr(folders.os.path, "commonpath", commonpath)
+    found = [listing.folder for listing in walk_folders(tmp_path / "photos")]
+    assert found == [str(tmp_path / "photos"), str(tmp_path / "photos" / "link")]
 
 
 def test_a_walk_stops_at_its_depth_and_before_folders_left_out(tmp_path):
