@@ -278,9 +278,9 @@ def _results(pipeline, inputs, request, writer) -> Iterator:
 
 def _with_progress(results: Iterable, total: int) -> Iterator:
     """Yield results under a bar that makes room for the lines printed for them."""
-    from show_attend_tell.runtime.progress import progress_bar
+    from show_attend_tell.runtime.progress import has_terminal, progress_bar
 
-    is_terminal = sys.stderr.isatty()
+    is_terminal = has_terminal()
     with progress_bar(total, "photo", "caption", shown=total > 1) as bar:
         for result in results:
             bar.update()

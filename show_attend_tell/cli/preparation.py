@@ -1,6 +1,5 @@
 """Define the verbs before training: ``prepare``, ``features`` and ``download``."""
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -48,12 +47,13 @@ def prepare(experiment, changes, work, data, downloads, on_problem, limit) -> No
     An interrupted preparation resumes when it is run again.
     """
     from data_prep.prepare import prepare
+    from show_attend_tell.runtime.progress import has_terminal
 
     settings = load_settings(experiment, changes, limit=limit)
     if downloads:
         data = data or work / "downloads" / settings.data.source
         _download(settings.data.source, data)
-    report = prepare(settings, data, work, on_problem, sys.stderr.isatty(), limit)
+    report = prepare(settings, data, work, on_problem, has_terminal(), limit)
     click.echo("\n".join(report.lines()))
 
 
@@ -133,6 +133,7 @@ def _download(source: str, folder: Path) -> None:
     """Download a data set and print the files."""
     from data_prep import download
     from data_prep.disk import format_bytes, free_bytes
+    from show_attend_tell.runtime.progress import has_terminal
 
     files = download.FILES.get(source, ())
     sizes = [remote.size for remote in files if remote.size is not None]
@@ -140,5 +141,5 @@ def _download(source: str, folder: Path) -> None:
     if sizes and len(sizes) == len(files):
         free = format_bytes(free_bytes(folder))
         click.echo(f"{format_bytes(sum(sizes))} to download, {free} free in {folder}")
-    written = download.download(source, folder, sys.stderr.isatty())
+    written = download.download(source, folder, has_terminal())
     click.echo("\n".join(map(str, written)))

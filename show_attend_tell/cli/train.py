@@ -114,7 +114,9 @@ def train(
         )
     if joint:
         require_jax()
-    if sys.stderr.isatty():  # before the progress bar of the terminal
+    from show_attend_tell.runtime.progress import has_terminal
+
+    if has_terminal():  # before the progress bar of the terminal
         begins = f"starting {backend_title()}, reading the data, compiling a step"
         click.echo(f"{settings.name}: {begins}: 10 to 60 s", err=True)
     if joint:  # without Keras, as JAX would take the memory of the workers' GPU

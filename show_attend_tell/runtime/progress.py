@@ -46,6 +46,15 @@ class ProgressBar(Bar):
         return {**values, "bar_format": _STARTING}
 
 
+def has_terminal() -> bool:
+    """Return whether standard error is a terminal.
+
+    A program without a console has no standard error at all, such as one that pythonw
+    runs on Windows.
+    """
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
 def progress_bar(
     total: int,
     unit: str,
@@ -62,17 +71,17 @@ def progress_bar(
         unit: name of a unit.
         title: text before the bar.
         done: units that an interrupted run has done.
-        shown: whether the bar is shown.
+        shown: whether the bar is shown, if there is a standard error.
         scaled: whether numbers have the prefixes k, M and G.
     """
-    terminal = sys.stderr.isatty()
+    terminal = has_terminal()
     return ProgressBar(
         desc=title,
         total=total,
         initial=done,
         unit=unit,
         unit_scale=scaled,
-        disable=not shown,
+        disable=not shown or sys.stderr is None,
         mininterval=0.1 if terminal else _LOG_INTERVAL,
         # tqdm's monitor thread draws a line after this time, even in a log file.
         maxinterval=10.0 if terminal else _LOG_INTERVAL,

@@ -14,8 +14,13 @@ def _suppress_stderr() -> Iterator[None]:
 
     The output is written after all if the body raises.
     """
-    sys.stderr.flush()
-    stderr = os.dup(2)
+    if sys.stderr is not None:
+        sys.stderr.flush()
+    try:
+        stderr = os.dup(2)
+    except OSError:  # a program without a console has no standard error
+        yield
+        return
     # A file and not a pipe, which somebody would have to drain.
     with tempfile.TemporaryFile() as captured:
         # The descriptor, as C++ libraries do not write through sys.stderr.

@@ -43,6 +43,13 @@ def advance(bar, clock, seconds, updates=1):
         bar.update()
 
 
+def test_a_program_without_standard_error_has_no_bar(monkeypatch):
+    monkeypatch.setattr("sys.stderr", None)
+    with progress_bar(3, "photo") as bar:
+        bar.update()
+    assert bar.disable
+
+
 def test_the_time_left_follows_recent_updates(make, clock):
     with make() as bar:
         advance(bar, clock, 1.0, updates=200)

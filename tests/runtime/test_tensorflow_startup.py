@@ -19,6 +19,20 @@ def test_standard_error_is_suppressed_unless_the_body_raises(capfd):
     assert capfd.readouterr().err == "the reason\n"
 
 
+CLOSED = """
+import os, sys
+from show_attend_tell.runtime.tensorflow_startup import _suppress_stderr
+os.close(2)
+sys.stderr = None
+with _suppress_stderr():
+    print("inside")
+"""
+
+
+def test_a_program_without_standard_error_starts():
+    assert python("-c", CLOSED).stdout == "inside\n"
+
+
 def _fail_with_a_reason():
     with tensorflow_startup._suppress_stderr():
         os.write(2, b"the reason\n")
