@@ -2,8 +2,8 @@
 
 ``python -m benchmarks.engines FOLDER`` captions a folder of photos with NumPy and with
 Keras. An engine's caption is compared as it is written: each encodes the photos itself.
-Attention and log p are compared where the words are equal. Ctrl-C reports the photos
-until then.
+Attention and log p are compared where the words are equal. Photos that cannot be read
+are left out. Ctrl-C reports the photos until then.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from typing import NamedTuple
 import click
 import numpy as np
 
-from show_attend_tell.inference.photos import find_photos
+from show_attend_tell.inference.photos import Failure, find_photos
 from show_attend_tell.inference.pipeline import load
 from show_attend_tell.inference.result import Caption
 
@@ -44,20 +44,35 @@ class Comparison(NamedTuple):
         return self.equal >= LEAST_EQUAL and worst <= MOST_DIFFERENCE
 
 
-def compare(pairs: Iterable[tuple[Caption, Caption]]) -> Comparison:
-    """Compare the two captions of each photo; of those so far after Ctrl-C."""
+def compare(
+    pairs: Iterable[tuple[Caption | Failure, Caption | Failure]],
+) -> Comparison:
+    """Compare the two captions of each photo; of those so far after Ctrl-C.
+
+    Raises:
+        click.ClickException: no photo has captions.
+    """
     different = []
     attention = []
     log_prob = []
     with contextlib.suppress(KeyboardInterrupt):
         for one, other in pairs:
+            if isinstance(one, Failure) or isinstance(other, Failure):
+                continue
             if one.words != other.words:
                 different.append((one, other))
                 continue
             attention.append(np.abs(one.attention - other.attention).max(initial=0))
             log_prob.append(abs(one.log_prob - other.log_prob))
     photos = len(different) + len(attention)
+    if not photos:
+        raise click.ClickException("no photo was captioned by both engines")
     return Comparison(photos, different, np.array(attention), np.array(log_prob))
+
+
+def _median(differences: np.ndarray) -> float:
+    """Return the median, 0 if no captions were equal."""
+    return float(np.median(differences)) if len(differences) else 0.0
 
 
 @click.command(help=__doc__)
@@ -79,8 +94,8 @@ def main(folder: Path, models: tuple[str, ...]) -> None:
             f"{LEAST_EQUAL:.1%}); largest difference of attention "
             f"{found.attention.max(initial=0):.1e}, of log p "
             f"{found.log_prob.max(initial=0):.1e} (bar {MOST_DIFFERENCE:.0e}), "
-            f"medians {np.median(found.attention):.1e} and "
-            f"{np.median(found.log_prob):.1e}"
+            f"medians {_median(found.attention):.1e} and "
+            f"{_median(found.log_prob):.1e}"
         )
         for one, other in found.different:
             difference = one.log_prob - other.log_prob

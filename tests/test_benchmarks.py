@@ -10,6 +10,7 @@ import contenders
 import keras
 import numpy as np
 import pytest
+from click import ClickException
 from click.testing import CliRunner
 from new_process import python
 
@@ -31,6 +32,7 @@ from benchmarks.sizes import TINY, Sizes
 from benchmarks.turns import Contender, ContenderError, Times
 from show_attend_tell.config.settings import EncoderSettings
 from show_attend_tell.data.features import FeatureReader
+from show_attend_tell.inference.photos import Failure
 
 MACHINE = {"rates": {"float32": 1e9, "bfloat16": 4e9, "bandwidth": 1e8}}
 FIELDS = (
@@ -171,6 +173,24 @@ def test_engines_are_compared_where_the_words_are_equal():
     assert (found.attention.tolist(), found.log_prob.tolist()) == ([0.25], [0.5])
     assert not found.reached
     assert engines.compare([(pairs[0][0],) * 2]).reached
+    damaged = Failure(Path("c.jpg"), "c.jpg: damaged")
+    assert engines.compare([*pairs, (damaged, damaged)]).photos == 2
+    with pytest.raises(ClickException, match="no photo"):
+        engines.compare([(damaged, damaged)])
+
+
+def test_engines_that_agree_nowhere_are_reported(tmp_path, monkeypatch):
+    def load(model, engine):
+        caption = SimpleNamespace(
+            words=(engine,), text=engine, path=tmp_path / "a.jpg", log_prob=-1.0
+        )
+        return SimpleNamespace(caption_inputs=lambda photos: [caption])
+
+    monkeypatch.setattr(engines, "load", load)
+    done = CliRunner().invoke(engines.main, [str(tmp_path), "--model", "one"])
+    assert done.exit_code == 1
+    assert "1 photos, 0.00% equal" in done.output
+    assert "a.jpg: numpy | keras" in done.output
 
 
 @pytest.mark.nightly
