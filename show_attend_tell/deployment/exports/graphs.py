@@ -46,14 +46,19 @@ def export_saved_model(
         beam: number of hypotheses, fixed in the export; by default the model's.
 
     Raises:
-        ModelFileError: the folder exists and is not empty, or the model samples its
-            locations.
+        ModelFileError: the folder exists and is not empty, or is the current one, or
+            the model samples its locations or its words.
         CaptionError, ModelFileError: see ``pipeline.load``.
     """
     folder = Path(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ModelFileError(
             f"`out` must be absent or an empty folder. Received: {folder}; name another"
+        )
+    # The export replaces the folder, and the caller would be left in a removed one.
+    if folder.resolve() == Path.cwd():
+        raise ModelFileError(
+            f"`out` must not be the current folder. Received: {folder}; name another"
         )
     pipeline = load(model, encoder_weights)
     encoder = _encoder_of(pipeline)
@@ -94,11 +99,17 @@ def export_litert(
     ``alpha`` (T, rows, columns) and ``log_prob`` (). LiteRT runs every operation.
 
     Arguments and errors are those of :func:`export_saved_model`; an existing file is
-    replaced.
+    replaced, and one that ends with ``.json`` is refused.
 
     Returns:
         Path of the JSON file: ``words`` by token, ``side`` S and ``resize``.
     """
+    file = Path(file)
+    # The JSON file would have the same name, and one of the two would be lost.
+    if file.name == "" or file.suffix.lower() == ".json":
+        raise ModelFileError(
+            f"`out` must end with .tflite. Received: {file}; correct the name"
+        )
     pipeline = load(model, encoder_weights)
     encoder = _encoder_of(pipeline)
     side = pipeline.engine.side
@@ -113,7 +124,7 @@ def export_litert(
         "resize": pipeline.engine.resize,
     }
     content = converter.convert()  # before the files of an earlier export are replaced
-    metadata_file = Path(file).with_suffix(".json")
+    metadata_file = file.with_suffix(".json")
     atomic_write(metadata_file, json.dumps(metadata, ensure_ascii=False))
     atomic_write(file, content)
     return metadata_file

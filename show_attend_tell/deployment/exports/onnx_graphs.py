@@ -69,6 +69,11 @@ def export_onnx(
         raise ModelFileError(
             f"`out` must be absent or an empty folder. Received: {folder}; name another"
         )
+    # The export replaces the folder, and the caller would be left in a removed one.
+    if folder.resolve() == Path.cwd():
+        raise ModelFileError(
+            f"`out` must not be the current folder. Received: {folder}; name another"
+        )
     engine = load_engine([Path(model)], encoder_weights, engine="numpy")
     # The reference: its NumPy code is what is recorded.
     (captioner,) = engine.generator.members

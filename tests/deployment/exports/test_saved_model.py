@@ -114,6 +114,24 @@ def test_a_folder_that_is_not_empty_is_left_unchanged(form, tmp_path, capsys):
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
+@pytest.mark.parametrize(
+    ("form", "out", "message"),
+    [
+        ("saved_model", ".", "must not be the current folder"),
+        ("onnx", ".", "must not be the current folder"),
+        ("litert", ".", "must end with .tflite"),
+        ("litert", "model.json", "must end with .tflite"),
+    ],
+)
+def test_a_name_that_cannot_be_written_is_refused(
+    form, out, message, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    assert run("shipped", "--format", form, "--out", out) == 1
+    assert message in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("form", ["saved_model", "litert"])
 @pytest.mark.parametrize(
     ("drawn", "message"),
