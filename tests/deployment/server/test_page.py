@@ -342,6 +342,29 @@ def test_a_folder_that_is_chosen_again_captions_only_what_is_new(reviewed, tmp_p
     assert len(rows(reviewed)) == 4
 
 
+def test_a_drop_with_unreadable_files_and_folders_is_captioned(page, tmp_path):
+    upload(page, "file", tmp_path / "a.png", photo_bytes())
+    wait(page, lambda b: b.execute_script("return Boolean(photo)"))
+    page.execute_script(
+        "const fail = (_, refuse) => refuse(new Error('no permission'));"
+        "const file = (name, take) =>"
+        " ({isFile: true, name, fullPath: `/trip/${name}`, file: take});"
+        "const inside = (name, read) =>"
+        " ({name, fullPath: name, createReader: () => ({readEntries: read})});"
+        "const photoFile = new File([photo.blob], 'a.png');"
+        "const parts = [[file('a.png', (done) => done(photoFile)),"
+        " file('b.png', fail), inside('/trip/closed', fail)], []];"
+        "const entry = inside('/trip', (done) => done(parts.shift()));"
+        "const items = [{webkitGetAsEntry: () => entry}];"
+        "takeFiles(new Event('drop'), {files: [photo.blob], items})"
+    )
+    done = "return folder.rows.length && !folder.running"
+    wait(page, lambda b: b.execute_script(done))
+    assert [path for path, *_ in rows(page)] == ["trip/a.png"]
+    note = page.find_element(By.ID, "folder-note").text
+    assert note == "2 items could not be read."
+
+
 @pytest.fixture
 def stopped(page, tmp_path):
     """A list of two photos that is stopped while the first caption is awaited.

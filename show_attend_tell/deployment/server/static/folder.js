@@ -16,7 +16,8 @@ const NOT_KEPT = "This browser keeps no captions: save them before you leave the
 
 // ---- files
 
-// Return the files of a drop, with their paths in the dropped folders.
+// Return the files of a drop, with their paths in the dropped folders; what cannot be
+// read has a path alone.
 async function droppedFiles(transfer) {
   const entries = [...transfer.items].map((item) => item.webkitGetAsEntry?.()).filter(Boolean);
   const found = [];
@@ -26,22 +27,26 @@ async function droppedFiles(transfer) {
 
 async function walk(entry, found) {
   if (LEFT_ALONE.test(entry.name)) return;
+  const path = entry.fullPath.slice(1);
   if (entry.isFile) {
-    const file = await new Promise((done, fail) => entry.file(done, fail));
-    found.push({ file, path: entry.fullPath.slice(1) });
+    const file = await new Promise((done) => entry.file(done, () => done(null)));
+    found.push(file ? { file, path } : { path });
     return;
   }
   const reader = entry.createReader();
   for (;;) { // a part of the entries at a time
-    const inside = await new Promise((done, fail) => reader.readEntries(done, fail));
-    if (!inside.length) return;
+    const inside = await new Promise((done) => reader.readEntries(done, () => done(null)));
+    if (!inside) found.push({ path }); // no permission, or it was removed
+    if (!inside?.length) return;
     for (const one of inside) await walk(one, found);
   }
 }
 
 // Add the photos among some files to the list, and caption them.
 function addFiles(files) {
-  const named = files.filter(({ path }) => !path.split("/").some((part) => LEFT_ALONE.test(part)));
+  const readable = files.filter(({ file }) => file);
+  const unreadable = files.length - readable.length;
+  const named = readable.filter(({ path }) => !path.split("/").some((part) => LEFT_ALONE.test(part)));
   const paths = named.map(({ path }) => path.toLowerCase());
   const sidecars = new Set(paths.filter((path) => SIDECAR.test(path)));
   const photos = named.filter(({ path }) => PHOTO.test(path));
@@ -57,6 +62,9 @@ function addFiles(files) {
   const others = named.length - photos.length - sidecars.size;
   $("folder-note").textContent = added.length ? "" : "No further photos were found there.";
   if (others > 0) $("folder-note").textContent += ` ${counted(others, "other file")} ignored.`;
+  if (unreadable) {
+    $("folder-note").textContent += ` ${counted(unreadable, "item")} could not be read.`;
+  }
   showReview();
   captionAll();
 }
