@@ -63,6 +63,22 @@ def test_attention_waits_until_the_pointer_moves(captioned, tmp_path):
     assert pressed(captioned) == 0
 
 
+def test_of_two_photos_the_one_that_is_opened_last_is_shown(captioned):
+    captioned.execute_script(
+        "const decode = Image.prototype.decode; let count = 0;"
+        "const later = new Promise((done) => { window.release = done; });"
+        "Image.prototype.decode = async function () {"
+        " if (!count++) await later; return decode.call(this); };"
+        "window.both = [openPhoto(photo.blob, 'large.png'),"
+        " openPhoto(photo.blob, 'small.png')];"
+    )
+    wait(captioned, lambda b: b.execute_script("return photo.name === 'small.png'"))
+    captioned.execute_async_script(
+        "release(); Promise.all(both).then(arguments[arguments.length - 1])"
+    )
+    assert captioned.execute_script("return photo.name") == "small.png"
+
+
 def test_after_a_refused_photo_another_can_be_chosen(page, tmp_path, monkeypatch):
     button = page.find_element(CSS, "#invitation label")
     page.execute_script(

@@ -10,6 +10,7 @@ let photo = null; // {blob, name, image}
 let answer = null;
 let selected = -1; // index of the word shown, -1 for the whole photo
 let timer = null;
+let opening = 0; // number of the photo opened last; those before it are dropped
 let latest = 0; // number of the latest request; answers to earlier ones are dropped
 const models = {}; // the server's models with their own settings, by name
 let seed = 0;
@@ -268,6 +269,7 @@ function replacePhoto(next) {
 }
 
 async function openPhoto(blob, name) {
+  const own = ++opening;
   const url = URL.createObjectURL(blob);
   const image = new Image();
   image.src = url;
@@ -275,8 +277,13 @@ async function openPhoto(blob, name) {
     await image.decode();
   } catch (error) {
     URL.revokeObjectURL(url);
+    if (own !== opening) return;
     replacePhoto(null);
     report("", `${name}: not a photo that this browser can display; choose another.`);
+    return;
+  }
+  if (own !== opening) { // a large photo is decoded later than a small one after it
+    URL.revokeObjectURL(url);
     return;
   }
   replacePhoto({ blob, name, image });
