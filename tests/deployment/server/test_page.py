@@ -79,6 +79,20 @@ def test_of_two_photos_the_one_that_is_opened_last_is_shown(captioned):
     assert captioned.execute_script("return photo.name") == "small.png"
 
 
+def test_an_example_that_cannot_be_fetched_is_an_error_of_one_line(page):
+    page.execute_script(
+        "window.fetch = () => Promise.reject(new TypeError('Failed to fetch'));"
+    )
+    page.execute_script(
+        "startPhotos({models: Object.values(models), examples: [{title: 'Rex'}],"
+        " confidence_words: {likely: 0.7, unsure: 0.3}, max_beam: 10});"
+        "document.querySelector('#examples button').click()"
+    )
+    error = page.find_element(By.ID, "error")
+    wait(page, lambda b: error.is_displayed())
+    assert error.text == "The server does not respond; is it running?"
+
+
 def test_after_a_refused_photo_another_can_be_chosen(page, tmp_path, monkeypatch):
     button = page.find_element(CSS, "#invitation label")
     page.execute_script(

@@ -409,7 +409,14 @@ function startPhotos(about) {
       button.append(small);
     }
     button.addEventListener("click", async () => {
-      openPhoto(await (await fetch(image.src)).blob(), `example-${number + 1}.jpg`);
+      let jpeg;
+      try {
+        jpeg = await (await fetch(image.src)).blob();
+      } catch (error) {
+        report(aboutAnswer(), "The server does not respond; is it running?");
+        return;
+      }
+      openPhoto(jpeg, `example-${number + 1}.jpg`);
     });
     $("examples").append(button);
   });
