@@ -39,7 +39,9 @@ class Row(NamedTuple):
 def _share(photo_id: str) -> float:
     """Return a number in [0, 1) that depends on the id only."""
     # The 0 was a seed that could be set. Without it photos would change their splits.
-    digest = hashlib.sha256(f"0:{photo_id}".encode()).digest()
+    # The name of a file need not be UTF-8.
+    content = f"0:{photo_id}".encode("utf-8", "surrogateescape")
+    digest = hashlib.sha256(content).digest()
     return int.from_bytes(digest[:8], "big") / 2**64
 
 

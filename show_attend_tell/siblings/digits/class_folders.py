@@ -11,6 +11,7 @@ uint16, of each split, and ``names``, the classes.
 """
 
 import hashlib
+import unicodedata
 from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +20,7 @@ import numpy as np
 from PIL import Image
 
 from data_prep.data_folder import find_files
-from data_prep.preparation import Preparation, Prepared, Problems
+from data_prep.preparation import Preparation, Prepared, Problems, printable
 from data_prep.sources.tables import SPLITS, hash_order, split_by_hash
 from show_attend_tell.config.settings import AnyExperiment
 from show_attend_tell.data.preprocessing import is_photo, load_photo
@@ -49,7 +50,7 @@ class Pictures(NamedTuple):
         """Return a digest of pictures, labels and classes."""
         digest = hashlib.sha256(np.ascontiguousarray(self.images).data)
         digest.update(np.ascontiguousarray(self.labels).data)
-        # The name of a folder need not be UTF-8.
+        # A forged file may have names that UTF-8 cannot encode.
         digest.update("\n".join(self.names).encode("utf-8", "surrogateescape"))
         return digest.hexdigest()
 
@@ -141,7 +142,8 @@ def _with_splits(data: Path, files: list[Path], problems: Problems) -> list[_Pic
             problems.add(_OUTSIDE, name)
             continue
         split = _FOLDERS[folders[0].lower()] if split_folders else ""
-        pictures.append(_Picture(paths[name], name, folders[depth - 1], split))
+        label = _class_name(folders[depth - 1])
+        pictures.append(_Picture(paths[name], name, label, split))
     if not split_folders:
         problems.notes.append(
             "80% of the pictures train, 10% validate, 10% test, by a hash of their "
@@ -159,6 +161,13 @@ def _with_splits(data: Path, files: list[Path], problems: Problems) -> list[_Pic
     }
     held_out = [picture for picture in pictures if picture.split != "train"]
     return [*_divided(data, training, validates), *held_out]
+
+
+def _class_name(folder: str) -> str:
+    """Return the name of a folder's class, as a model's file can hold it."""
+    # macOS writes an accent as a character of its own: `train` and `val` of different
+    # machines must have the same classes. The name of a folder need not be UTF-8.
+    return printable(unicodedata.normalize("NFC", folder))
 
 
 def _divided(

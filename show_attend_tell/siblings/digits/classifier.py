@@ -17,7 +17,8 @@ from show_attend_tell.siblings.digits.settings import ClassifierSettings
 FILTERS = 8
 KERNEL_SIDE = 10  # pixels
 STRIDE = 5  # pixels
-_Name = Annotated[str, Field(min_length=1, max_length=255)]  # of a class's folder
+# Of a class's folder: 255 bytes at most, each maybe escaped by six characters.
+_Name = Annotated[str, Field(min_length=1, max_length=6 * 255)]
 
 
 class DigitClassifier(SiblingModel):

@@ -1,5 +1,9 @@
 """The user's pictures: folders of classes, their splits, and their faults."""
 
+import os
+import sys
+import unicodedata
+
 import made_up_digits
 import numpy as np
 import pytest
@@ -102,6 +106,28 @@ def test_folders_of_splits_are_splits(tmp_path):
     prepare(experiment(), vehicles, tmp_path)
     names = read_split(experiment(), tmp_path, "train").names
     assert names == ("bus", "test", "train")
+
+
+def test_a_class_has_one_name_however_its_accent_is_written(tmp_path):
+    for split, form in (("train", "NFC"), ("val", "NFD")):
+        names = [unicodedata.normalize(form, name) for name in CLASSES]
+        make_classes(tmp_path / "data" / split, 4, names)
+    report = prepare(experiment(), tmp_path / "data", tmp_path)
+    assert counts(report) == {"train": 12, "val": 12}
+    assert read_split(experiment(), tmp_path, "val").names == CLASSES
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="its names are bytes")
+def test_names_that_are_not_utf_8_are_escaped_in_the_file_of_the_model(tmp_path):
+    latin = os.fsdecode("gar\u00e7on".encode("latin-1"))
+    folder = make_classes(tmp_path / "data", 4, (latin, "b"))
+    make_file(folder / "b" / f"{latin}.png", picture(9))
+    assert sum(counts(prepare(experiment(), folder, tmp_path)).values()) == 9
+    names = read_split(experiment(), tmp_path, "train").names
+    assert names == ("b", "gar\\udce7on")
+    model = CLASSIFIERS.build(experiment(), classes=2, names=names)
+    model.save(tmp_path / "model.safetensors")
+    assert CLASSIFIERS.load(tmp_path / "model.safetensors").names == names
 
 
 def test_a_limit_keeps_pictures_of_each_split(tmp_path):
