@@ -224,6 +224,12 @@ def digit_of_image(image: Image.Image) -> np.ndarray:
     height, width = (max(1, round(side * scale)) for side in ink.shape)
     small = Image.fromarray(np.uint8(np.round(255 * ink)))
     small = np.asarray(small.resize((width, height), Image.Resampling.BOX))
+    # Specks far apart in a large photo disappear when it is reduced.
+    if not small.any():
+        raise PhotoError(
+            "`photo` must show a digit. Received: only specks; draw a digit, or choose "
+            "another photo"
+        )
     return _centred(small)
 
 

@@ -177,9 +177,12 @@ def test_noise_of_a_photo_is_not_ink(rng):
 
 BLANK = [Image.new("RGB", (30, 30), (ground,) * 3) for ground in (0, 255, 130)]
 BLANK += [Image.new("L", (1, 1), 255), Image.new("RGBA", (9, 9))]
+SPECKS = Image.new("L", (900, 900), 255)
+SPECKS.putpixel((20, 30), 0)
+SPECKS.putpixel((870, 880), 0)
 
 
-@pytest.mark.parametrize("image", BLANK)
+@pytest.mark.parametrize("image", [*BLANK, SPECKS])
 def test_an_image_without_ink_is_one_line(image):
     with refused(PhotoError, "`photo` must show a digit"):
         digit_of_image(image)
