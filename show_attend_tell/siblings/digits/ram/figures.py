@@ -173,7 +173,9 @@ def draw_glimpses(
         centres = glimpses.centres[row, :now]
         _draw_path(axes[0], images[row], centres, glimpses.boxes[row, :now])
         # The model chooses a class only after its last glimpse.
-        axes[0].set_ylabel(f"{classes[row]}" if shown >= count else "", rotation=0)
+        label = classes[row] if shown >= count else ""
+        # The name of a user's class may have dollar signs, which are no formula.
+        axes[0].set_ylabel(label, rotation=0, parse_math=False)
         for t, panel in enumerate(axes[1:]):
             _clear(panel)
             if t < now:

@@ -6,6 +6,7 @@ import tiny_ram as tiny
 from matplotlib.patches import Rectangle
 from random_weights import randomised
 
+from show_attend_tell.inference.visualization.attention_figure import figure_to_array
 from show_attend_tell.siblings.digits.draw.model import WindowClassifier
 from show_attend_tell.siblings.digits.ram.figures import (
     draw_glimpses,
@@ -58,6 +59,14 @@ def test_the_path_goes_through_the_places_from_a_filled_to_an_open_dot(rng):
     assert len(first.lines[0].get_xdata()) == 2
     assert [len(panel.images) for panel in panels] == [1, 1, 0]
     assert first.get_ylabel() == ""
+
+
+def test_dollar_signs_in_the_name_of_a_class_are_no_formula(rng):
+    model = tiny.build(rng, canvas=SIDE, patch=4, scales=1)
+    images = np.zeros((1, SIDE, SIDE), np.uint8)
+    glimpses = retina_glimpses(images, seen(np.zeros((1, T, 2), np.float32)), model)
+    figure = draw_glimpses(images, glimpses, ["A$AP_$"])
+    figure_to_array(figure, 60)  # `AP_` is a malformed formula
 
 
 def test_boxes_have_the_drawn_size_and_views_what_is_inside(rng):
