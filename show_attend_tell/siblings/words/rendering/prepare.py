@@ -182,7 +182,6 @@ def render_words(
     size = 2 * total * HEIGHT * WIDTH  # the parts, and the words
     require_space(size, folder, "rendered words", DataError)
     _render_parts(renderer, parts, workers, progress)
-    (folder / RECORD).unlink(missing_ok=True)  # it describes the previous words
     write_words(folder, total, map(_read_part, parts))
     # Last, because the record vouches for the other files.
     atomic_write(folder / RECORD, text)
@@ -285,7 +284,10 @@ def write_words(
         count: number of words.
         parts: crops, (n, 32, 100) uint8, and words; the words of a split are adjacent.
     """
-    (folder / MANIFEST).unlink(missing_ok=True)  # it describes the previous words
+    # They describe the previous words. Words of another source have no record: one that
+    # stayed would vouch for them as rendered words.
+    for name in (MANIFEST, RECORD):
+        (folder / name).unlink(missing_ok=True)
     rows = []
     shape = (count, HEIGHT, WIDTH)
     with atomic_path(folder / IMAGES) as temporary:

@@ -18,13 +18,14 @@ from refusals import refused
 
 from data_prep.prepare import prepare
 from show_attend_tell.runtime.errors import DataError
-from show_attend_tell.siblings.words.data import WordData
+from show_attend_tell.siblings.words.data import Word, WordData
 from show_attend_tell.siblings.words.rendering import prepare as parts
 from show_attend_tell.siblings.words.rendering.prepare import (
     RECORD,
     SHEET,
     load_grounds,
     render_words,
+    write_words,
 )
 from show_attend_tell.siblings.words.settings import WordSettings
 
@@ -58,6 +59,17 @@ def test_a_folder_has_crops_words_a_record_and_a_contact_sheet(tmp_path):
             np.testing.assert_array_equal(data.images[number], crop)
     record = json.loads((tmp_path / RECORD).read_text())
     assert record["families"] == ["DejaVu Sans", "DejaVu Serif"]
+
+
+def test_words_are_rendered_again_where_another_source_has_replaced_them(tmp_path):
+    assert render(tmp_path)
+    rendered = content(tmp_path)
+    assert not render(tmp_path)
+    crops = np.zeros((2, 32, 100), np.uint8)
+    rows = [Word("train", "stop", "1.png"), Word("val", "go", "2.png")]
+    write_words(tmp_path, 2, [(crops, rows)])
+    assert render(tmp_path)
+    assert content(tmp_path) == rendered
 
 
 @pytest.mark.nightly
