@@ -26,6 +26,7 @@ from PIL import Image
 
 from show_attend_tell.config.settings import AnyExperiment
 from show_attend_tell.data.preprocessing import load_photo
+from show_attend_tell.data.unicode_text import visible_text
 from show_attend_tell.runtime.errors import DataError, one_line, quote
 from show_attend_tell.runtime.files import atomic_path
 from show_attend_tell.runtime.untrusted import read_text_bytes, reading
@@ -153,7 +154,9 @@ def read_word_file(path: str | Path, characters: str = CHARACTERS) -> list[str]:
     words = []
     first = ""
     skipped = 0
-    for number, line in enumerate(map(str.strip, text.splitlines()), start=1):
+    for number, line in enumerate(text.splitlines(), start=1):
+        # In NFC and without invisible characters, as the words of a table.
+        line = visible_text(line).strip()
         if not line:
             continue
         try:

@@ -60,6 +60,12 @@ def test_words_are_read_once_in_their_order_and_other_lines_skipped(tmp_path, ca
     assert 'line 3, "don\'t"' in caplog.text
 
 
+def test_an_accent_of_its_own_is_part_of_its_letter(tmp_path):
+    path = tmp_path / "words.txt"
+    path.write_text("e\u0301te\u0301\nth\u00e9\u200b\n", encoding="utf-8")
+    assert read_word_file(path, "eht\u00e9") == ["\u00e9t\u00e9", "th\u00e9"]
+
+
 @pytest.mark.parametrize("content", [b"", b"\n\n", b"don't\n", b"\xff\xfe\xff"])
 def test_a_file_without_words_is_refused_in_one_line(tmp_path, content):
     path = tmp_path / "words.txt"
