@@ -17,6 +17,7 @@ import numpy as np
 
 from data_prep.preparation import Preparation, Prepared, Problem, Problems
 from show_attend_tell.runtime.errors import DataError
+from show_attend_tell.runtime.folders import is_left_alone
 from show_attend_tell.runtime.untrusted import (
     ZIP_FAULTS,
     as_value_error,
@@ -126,7 +127,13 @@ def _roots(data: Path) -> Iterator[Root]:
             archive = open_zip(path)
         # It stays open until the caller asks for the next place.
         with archive:
-            tags = [name for name in archive.namelist() if name.endswith(".tags")]
+            # macOS adds `__MACOSX/._train.tags`, which has no lines.
+            tags = [
+                name
+                for name in archive.namelist()
+                if name.endswith(".tags")
+                and not any(map(is_left_alone, PurePosixPath(name).parts))
+            ]
             # With the slash, by which zipfile.Path knows a folder.
             folder, slash, _ = min(tags, default="").rpartition("/")
             yield zipfile.Path(archive, folder + slash)

@@ -54,6 +54,15 @@ def test_an_archive_or_a_folder_around_the_files_is_read(tmp_path):
     assert packed[0].row.path == "train/0_1.jpg"
 
 
+@pytest.mark.parametrize("around", ["", "./", "words/"])
+def test_an_archive_made_by_macos_is_read(tmp_path, around):
+    files = {f"{around}{name}": value for name, value in crop_files().items()}
+    files |= {f"__MACOSX/{around}._train.tags": b"\0\5\x16\7"}
+    crops, problems = read_iiit5k(make_zip(tmp_path / "any.zip", files), 4)
+    assert len(crops) == 10
+    assert not problems
+
+
 def test_crops_of_a_photo_are_in_the_same_split_but_the_count_is_exact(tmp_path):
     make_zip(tmp_path / "a.zip", crop_files(count=60, per_photo=3))
     crops, _ = read_iiit5k(tmp_path, 21)
