@@ -12,9 +12,12 @@ from show_attend_tell.cli.options import (
     runs_option,
     set_option,
 )
+from show_attend_tell.runtime.errors import plural
 from show_attend_tell.runtime.keras_startup import start_keras
 
-_MOST = 10_000  # pictures, whose file a viewer can open
+_MOST = 10_000  # pictures
+_MOST_PIXELS = 1_000_000_000  # of all frames of a file, three bytes of memory each
+_GIF_SIDE = 65_535  # pixels, the most that the format has
 _SUFFIXES = (".png", ".gif")
 
 
@@ -81,7 +84,7 @@ def draw(experiment, changes, runs, name, count, columns, scale, seed, out) -> N
     # After `start_keras`, because the modules of the model import Keras.
     from show_attend_tell.config.runs import MODEL
     from show_attend_tell.siblings.digits.draw.bound import Sampler
-    from show_attend_tell.siblings.digits.draw.figures import save_samples
+    from show_attend_tell.siblings.digits.draw.figures import grid_size, save_samples
     from show_attend_tell.siblings.digits.draw.models import GENERATORS
 
     if settings is None:
@@ -90,7 +93,18 @@ def draw(experiment, changes, runs, name, count, columns, scale, seed, out) -> N
     else:
         source = runs / settings.name / MODEL
         model = GENERATORS.load(source, settings)
-    columns = columns or round(count**0.5)
+    columns = min(columns or round(count**0.5), count)
+    width, height = grid_size(count, columns, model.height, model.width, scale)
+    moves = out.suffix.lower() == ".gif"
+    # The canvases c_0 to c_T, and the last one again.
+    frames = model.settings.steps + 2 if moves else 1
+    too_long = moves and max(width, height) > _GIF_SIDE
+    # Before the pictures are drawn, which takes longer.
+    if too_long or width * height * frames > _MOST_PIXELS:
+        raise click.UsageError(
+            f"--count, --columns and --scale make a file of {width} x {height} pixels, "
+            f"{plural(frames, 'frame')}: too large; lower them."
+        )
     save_samples(out, Sampler(model)(count, seed), model, columns, scale)
     pictures = "picture" if count == 1 else "pictures"
     click.echo(f"{count} {pictures} of {source}: {out}")

@@ -49,7 +49,7 @@ def test_a_png_has_the_pictures_of_a_seed_in_a_grid(draw, folder, tmp_path):
     assert contents[0] == contents[1] != contents[2]
     with Image.open(path) as image:
         assert image.size == (3 * 85 + 1, 3 * 85 + 1)
-    options = ("--count", 3, "--columns", 3, "--scale", 1, "--out", path)
+    options = ("--count", 3, "--columns", 100_000, "--scale", 1, "--out", path)
     assert draw(*options)[0] == 0
     with Image.open(path) as image:
         assert image.size == (3 * 29 + 1, 30)
@@ -74,6 +74,12 @@ def test_a_gif_shows_the_canvas_after_each_step_and_the_windows(draw, tmp_path):
         (["--out", "digits.jpg"], 2, "or .gif. Received: 'digits.jpg'"),
         (["--count", "0", "--out", "a.png"], 2, "'--count'"),
         (["--count", "10001", "--out", "a.png"], 2, "'--count'"),
+        (
+            ["--count", "1000", "--columns", "1", "--out", "a.gif"],
+            2,
+            "a file of 86 x 85001 pixels, 4 frames: too large; lower them",
+        ),
+        (["--count", "10000", "--scale", "20", "--out", "a.png"], 2, "too large"),
         (["--name", "absent", "--out", "a.png"], 1, "no such model; train"),
         (["--set", "draw.read=9", "--out", "a.png"], 1, "with other settings"),
         (["--set", "draw.read=1", "--out", "a.png"], 1, "draw.read: "),

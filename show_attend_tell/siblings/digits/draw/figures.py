@@ -31,6 +31,14 @@ class WindowBox(NamedTuple):
     sigma: float  # of the filters
 
 
+def grid_size(
+    count: int, columns: int, height: int, width: int, scale: int
+) -> tuple[int, int]:
+    """Return width and height of the picture that :func:`tile` returns, in pixels."""
+    rows = -(-count // columns)
+    return columns * (width * scale + 1) + 1, rows * (height * scale + 1) + 1
+
+
 def tile(
     pictures: np.ndarray,
     columns: int,
@@ -46,10 +54,9 @@ def tile(
         boxes: the window of each picture, None for a picture without a window.
     """
     N, H, W = pictures.shape
-    rows = -(-N // columns)
     high = H * scale + 1
     wide = W * scale + 1
-    whole = Image.new("RGB", (columns * wide + 1, rows * high + 1), _GAP)
+    whole = Image.new("RGB", grid_size(N, columns, H, W, scale), _GAP)
     for k, picture in enumerate(pictures):
         pixels = np.uint8(np.round(255 * picture)).repeat(scale, 0).repeat(scale, 1)
         panel = Image.fromarray(pixels).convert("RGB")
