@@ -15,6 +15,7 @@ from show_attend_tell.cli.options import (
     refused_as_usage,
     require_photos_kept,
 )
+from show_attend_tell.config import MAX_BEAM
 from show_attend_tell.runtime.keras_startup import start_keras
 
 _FORMATS = ("png",)  # of figures
@@ -40,7 +41,7 @@ evaluation_lexicon = click.Option(
 )
 @click.option(
     "--beam",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, MAX_BEAM),
     default=1,
     help="Beam width; 1 takes the most probable character at every step.",
 )

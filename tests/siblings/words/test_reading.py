@@ -97,6 +97,10 @@ def test_a_file_of_words_is_resumed(model_file, search, folder, tmp_path, capsys
     assert "`out` must end in .jsonl" in capsys.readouterr().err
 
 
+def test_a_beam_beyond_the_memory_of_a_machine_is_refused(model_file, folder):
+    assert exit_code("read", folder, "--model", model_file, "--beam", "101") == 2
+
+
 def test_a_crop_that_is_replaced_while_it_is_read_is_read_again(
     model_file, search, folder, tmp_path, monkeypatch
 ):
