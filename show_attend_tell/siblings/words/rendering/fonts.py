@@ -133,7 +133,8 @@ def _usable(path: Path) -> Iterator[tuple[str, Font]]:
     except OSError:  # not a variable font
         styles = [None]
     for named in styles:
-        shown = f"{named.decode() if named else style} {path.stem}"
+        # The bytes of a name may be in any encoding, such as Mac Roman.
+        shown = f"{named.decode('ascii', 'replace') if named else style} {path.stem}"
         yield (
             _without_style(family),
             Font(str(path), named, bool(_SLANTED.search(shown))),

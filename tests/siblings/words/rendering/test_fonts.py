@@ -3,6 +3,8 @@
 import shutil
 
 import pytest
+from fontTools.fontBuilder import FontBuilder
+from fontTools.ttLib import TTFont
 from made_up_words import FONTS
 from matplotlib import font_manager
 from refusals import refused
@@ -77,3 +79,18 @@ def test_the_weight_of_a_variable_font_changes_its_letters():
     assert [*families] == ["Oswald"]
     lengths = [open_face(font, 40).getlength("word") for font in families["Oswald"]]
     assert max(lengths) > 1.1 * min(lengths)
+
+
+def test_styles_of_a_variable_font_may_have_accents(tmp_path):
+    font = TTFont(FONTS / "DejaVuSans.ttf")
+    builder = FontBuilder(font=font)
+    styles = [
+        {"location": {"wght": weight}, "stylename": {"en": name}}
+        for name, weight in {"\u00c9troit": 400, "\u00c9troit Italic": 900}.items()
+    ]
+    builder.setupFvar([("wght", 100, 400, 900, "Weight")], styles)
+    builder.setupGvar({glyph: [] for glyph in font.getGlyphOrder()})
+    font.save(tmp_path / "variable.ttf")
+    (found,) = find_families(tmp_path).values()
+    assert [each.slanted for each in found] == [False, True]
+    assert open_face(found[1], 40).getlength("word") > 0
