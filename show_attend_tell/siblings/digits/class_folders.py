@@ -76,7 +76,13 @@ def prepare_class_folders(preparation: Preparation) -> Prepared:
     files = _find_pictures(data, preparation.folder, problems)
     listed = _with_splits(data, files, problems)
     if preparation.limit is not None:
-        listed = _limited(listed, preparation.limit)
+        whole = listed
+        listed = _limited(whole, preparation.limit)
+        if len(_classes_of(listed)) < 2 <= len(_classes_of(whole)):
+            raise DataError(
+                "`limit` must leave training pictures of two classes. Received: "
+                f"{preparation.limit}; raise it"
+            )
     names = _require_classes(data, listed, problems)
     # Only classes of training pictures can be learned.
     for picture in listed:
@@ -225,7 +231,7 @@ def _require_classes(
     Raises:
         DataError: there are fewer than two, or too many.
     """
-    names = sorted({each.label for each in pictures if each.split == "train"})
+    names = _classes_of(pictures)
     if not 2 <= len(names) <= MOST_CLASSES:
         received = ", ".join(map(quote, names[:2])) if len(names) < 3 else len(names)
         skipped = "".join(f"; skipped: {line}" for line in problems.summary())
@@ -234,7 +240,12 @@ def _require_classes(
             f"classes. Received: {received or 'none'}{skipped}; name the folder above "
             "the classes"
         )
-    return tuple(names)
+    return names
+
+
+def _classes_of(pictures: list[_Picture]) -> tuple[str, ...]:
+    """Return the classes of the training pictures, sorted."""
+    return tuple(sorted({each.label for each in pictures if each.split == "train"}))
 
 
 def _require_both(

@@ -137,6 +137,8 @@ def test_a_limit_keeps_pictures_of_each_split(tmp_path):
     assert sorted(read_split(experiment(), tmp_path, "val").labels) == [0, 1, 2]
     report = prepare(experiment(), folder, tmp_path, limit=2)
     assert read_split(experiment(), tmp_path, "train").names == CLASSES[:2]
+    with refused(DataError, "`limit` must leave .* two classes. Received: 1; raise"):
+        prepare(experiment(), folder, tmp_path, limit=1)
 
 
 def test_pictures_with_problems_are_skipped_and_named(tmp_path):
