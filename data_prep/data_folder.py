@@ -30,6 +30,7 @@ from show_attend_tell.runtime.untrusted import (
 )
 
 PHOTOS = "photos"  # folder of unpacked photos, beside the manifest
+_MANIFEST = "manifest.jsonl"  # of a prepared data set
 # Bits of an entry's flags, and the methods of compression that zipfile has.
 _ENCRYPTED = 1
 _UTF_8 = 1 << 11
@@ -127,14 +128,19 @@ def find_files(folder: Path, leave_out: Path, problems: Problems) -> list[Path]:
 
     Args:
         folder: the folder to search.
-        leave_out: a folder that is not entered.
+        leave_out: the folder of the prepared data, which is not entered. Neither are
+            the other data sets that are prepared beside it.
         problems: receives broken links, unreadable folders, pipes and devices.
 
     Raises:
         OSError: the folder itself cannot be read.
     """
     files: list[Path] = []
-    for place, entries, error in walk_folders(folder, _DEPTH, [leave_out]):
+    # The folder may hold all prepared data sets, as the current folder does. Photos
+    # that were unpacked for one of them are not the user's, and may be deleted with it.
+    manifests = leave_out.parent.glob(f"*/{_MANIFEST}")
+    prepared = [leave_out, *(manifest.parent for manifest in manifests)]
+    for place, entries, error in walk_folders(folder, _DEPTH, prepared):
         if error is not None:
             if Path(place) == folder:
                 raise error
@@ -181,7 +187,8 @@ class DataFolder:
 
     Args:
         folder: the data folder.
-        prepared: the folder of the prepared data, which is not entered.
+        prepared: the folder of the prepared data, which is not entered; see
+            :func:`find_files`.
 
     Attributes:
         folder: the data folder, absolute.

@@ -57,6 +57,22 @@ def test_folders_in_archives_may_be_separated_by_backslashes(tmp_path):
     assert len(data.problems) == 0
 
 
+def test_data_sets_that_are_prepared_inside_the_folder_are_left_out(tmp_path):
+    make_zip(tmp_path / "photos.zip", {"a.jpg": JPEG})
+    prepared = tmp_path / "prepared"
+    for name in ("mine", "mine-first-5"):
+        make_file(prepared / name / "manifest.jsonl")
+        make_file(prepared / name / "vocabulary.json")
+        make_file(prepared / name / "photos" / "a.jpg")
+    make_file(prepared / "downloads" / "b.jpg")
+    data = DataFolder(tmp_path, prepared / "mine")
+    assert data.photos == {
+        "a.jpg": prepared / "mine" / "photos" / "a.jpg",
+        "b.jpg": prepared / "downloads" / "b.jpg",
+    }
+    assert data.text_names("*.json*") == []
+
+
 def test_utf_8_names_without_the_flag_are_read_as_utf_8(tmp_path):
     make_zip(tmp_path / "photos.zip", {"café.jpg": JPEG, "abc.jpg": JPEG})
     content = (tmp_path / "photos.zip").read_bytes()
