@@ -160,18 +160,20 @@ def open_features(
             with other encoder settings.
     """
     settings = experiment.encoder
+    folders = data_folders(experiment, work)
+    paths = {folder: feature_path(folder, settings, mirrored) for folder in folders}
+    if mirrored:
+        # A set may have no photo of the split. Without any file the first is reported.
+        present = {folder: path for folder, path in paths.items() if path.exists()}
+        paths = present or paths
     readers: dict[Path, FeatureReader] = {}
     with contextlib.ExitStack() as stack:
-        for folder in data_folders(experiment, work):
-            path = feature_path(folder, settings, mirrored)
-            if mirrored and not path.exists():
-                if readers:  # a further set may have no photo of the split
-                    continue
-                if mirrored != "train":
-                    raise DataError(
-                        f"{path}: no such feature file; run `features --mirror-split "
-                        f"{mirrored}`"
-                    )
+        for folder, path in paths.items():
+            if mirrored not in (None, "train") and not path.exists():
+                raise DataError(
+                    f"{path}: no such feature file; run `features --mirror-split "
+                    f"{mirrored}`"
+                )
             reader = stack.enter_context(FeatureReader(path, identity))
             _require_settings(reader, settings, mirrored is not None)
             readers[folder] = reader

@@ -184,6 +184,23 @@ def test_a_split_is_the_union_of_the_sets_that_have_it(tmp_path):
     assert len(read_photos(SETS, work)) == 16 + 12 + 1
 
 
+@pytest.mark.parametrize("without", ["made-up", "more"])
+def test_a_set_may_have_no_mirrored_photo_of_the_split(tmp_path, without):
+    work = prepare(tmp_path, mirror=True)
+    prepare(work, mirror=True, name="more", seed=4)
+    path = work / without / "manifest.jsonl"
+    write_manifest(path, [p for p in read_manifest(path) if p.split != "train"])
+    feature_path(work / without, experiment().encoder, "train").unlink()
+    with open_features(SETS, work) as reader:
+        (split,) = load_splits(SETS, work, ["train"], reader)
+        with open_mirror(SETS, work, reader, split) as mirror:
+            read = mirror.read(split.rows)
+    (other,) = {"made-up", "more"} - {without}
+    values = values_of(work, other, "train")
+    expected = [values[photo.id.removeprefix("more/")] for photo in split.photos]
+    np.testing.assert_array_equal(read, expected)
+
+
 def test_the_vocabulary_of_several_sets_is_a_file_of_its_own(tmp_path):
     also = {"more": 1, "b": 2}
     for punctuation, name in (("drop", "vocabulary"), ("keep", "vocabulary-keep")):
