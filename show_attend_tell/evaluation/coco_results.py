@@ -26,8 +26,9 @@ from show_attend_tell.runtime.untrusted import parse_json, read_text_bytes, read
 
 _SHOWN = 3  # ids that are listed in an error
 _LONGEST_ID = 80  # characters of an id in an error
-# COCO's results name photos by number, its files by split and number.
-_COCO_FILE = re.compile(r"COCO_[a-z]+\d{4}_0*(\d+)\.jpg")
+# COCO's results name photos by number, its files by split and number in 2014, and since
+# 2017 by a number of twelve digits alone.
+_COCO_FILE = re.compile(r"(?:COCO_[a-z]+\d{4}_|(?=\d{12}\.))0*(\d+)\.jpg")
 
 
 def _encodable(text: str) -> str:

@@ -44,6 +44,13 @@ def test_a_number_matches_a_coco_file_name(write):
         read_captions(write({**mixed, "42": "b"}), photos)
 
 
+def test_a_number_matches_a_file_name_of_coco_2017(write):
+    rows = [{"image_id": 139, "caption": "a"}, {"image_id": 1000000000, "caption": "b"}]
+    photos = ["000000000139.jpg", "001000000000.jpg"]
+    expected = dict(zip(photos, "ab", strict=True))
+    assert read_captions(write(rows), photos) == expected
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
