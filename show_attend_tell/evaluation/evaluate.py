@@ -249,12 +249,8 @@ def _require_same_models(scores: Path, files: Sequence[Path]) -> None:
     Models of one name in different folders have the same file of scores, and so have
     all ensembles of as many models.
     """
-    try:
-        saved = parse_json(scores.read_bytes())
-    except (OSError, ValueError):
-        return  # absent or damaged: replaced
-    before = saved.get("model") if isinstance(saved, dict) else None
-    if not isinstance(before, str):
+    before = _recorded(scores, "model")
+    if before is None:
         return
     if len(files) > 1:
         if before == _names(files):
@@ -269,6 +265,32 @@ def _require_same_models(scores: Path, files: Sequence[Path]) -> None:
             "remove the file"
         )
     raise EvaluationError(f"{scores}: has the scores of {before}, {advice}")
+
+
+def _require_same_captions(scores: Path, file: Path) -> None:
+    """Raise an EvaluationError if `scores` has those of another file of captions."""
+    before = _recorded(scores, "captions")
+    # Scores of a file that is gone may be replaced.
+    if (
+        before is None
+        or not Path(before).is_file()
+        or Path(before).resolve() == file.resolve()
+    ):
+        return
+    raise EvaluationError(
+        f"{scores}: has the scores of {before}, a file of the same name as {file}; "
+        "rename one of the files of captions, or remove the scores"
+    )
+
+
+def _recorded(scores: Path, key: str) -> str | None:
+    """Return a text that `scores` records; None if the file is absent or damaged."""
+    try:
+        saved = parse_json(scores.read_bytes())
+    except (OSError, ValueError):
+        return None
+    value = saved.get(key) if isinstance(saved, dict) else None
+    return value if isinstance(value, str) else None
 
 
 def _names(files: Sequence[Path]) -> str:
@@ -295,7 +317,8 @@ def score_file(
 
     Raises:
         EvaluationError: the file cannot be read, or its photos are not the split's; or
-            the captions cannot be scored.
+            the run folder has the scores of another file of the same name; or the
+            captions cannot be scored.
         DataError: the manifest is absent or damaged, or the split is empty.
     """
     split, photos = _photos_of_split(experiment, work, split)
@@ -310,13 +333,14 @@ def score_file(
     if runs_folder is None:
         return make_report("captions", captions, photos, tokenizer, spice, origin)
     folder = Path(runs_folder) / experiment.name
+    suffix = f"-captions-{Path(file).stem}"
+    scores = folder / f"scores{suffix}.json"
+    _require_same_captions(scores, Path(file))
     origin = _experiment_record(experiment, folder) | origin
     report = make_report("captions", captions, photos, tokenizer, spice, origin)
     folder.mkdir(parents=True, exist_ok=True)
-    suffix = f"-captions-{Path(file).stem}"
     entries = [{"image_id": photo, "caption": text} for photo, text in captions.items()]
     runs.write_json(folder / f"captions-{split}{suffix}.json", entries)
-    scores = folder / f"scores{suffix}.json"
     runs.write_json(scores, report.to_dict())
     return dataclasses.replace(report, file=scores)
 

@@ -116,6 +116,23 @@ def test_scores_of_a_file_are_saved_so_that_compare_reads_them(place, trained):
     assert row.means["CIDEr"] == pytest.approx(saved.scores["CIDEr"])
 
 
+def test_scores_of_another_file_of_the_same_name_are_kept(place):
+    options = {"tokenizer": "simple", "runs_folder": place.runs}
+    first = place.work / "one" / "results.json"
+    second = place.work / "two" / "results.json"
+    for file in (first, second):
+        file.parent.mkdir()
+        file.write_bytes((place.run / "captions-val.json").read_bytes())
+    saved = score_file(first, EXPERIMENT, place.work, **options)
+    before = saved.file.read_bytes()
+    with refused(EvaluationError, "results.json, a file of the same name as"):
+        score_file(second, EXPERIMENT, place.work, **options)
+    assert saved.file.read_bytes() == before
+    score_file(first, EXPERIMENT, place.work, **options)
+    first.unlink()
+    score_file(second, EXPERIMENT, place.work, **options)
+
+
 def test_captions_equal_those_generated_for_single_photos(original, compiled):
     model = compiled
     with splits.open_features(EXPERIMENT, original.work, identity=IDENTITY) as reader:
