@@ -8,7 +8,7 @@ raises a :class:`ConfigError` of one line that names the file, the key and the r
 import dataclasses
 import tomllib
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Protocol, Self, TypeAlias
@@ -309,13 +309,48 @@ def experiment_from_dict(values: Tables, origin: str = "settings") -> AnyExperim
         values = {key: value for key, value in values.items() if key != "task"}
     try:
         experiment: AnyExperiment = TypeAdapter(tables).validate_python(values)
-        return experiment
     except ValidationError as error:
         faults = error.errors()
+        count = len(faults)
         lines = [_describe_fault(fault, tables) for fault in faults[:_MOST_FAULTS]]
-        if len(faults) > _MOST_FAULTS:
-            lines.append(f"{len(faults) - _MOST_FAULTS} more")
-        raise ConfigError(f"{origin}: {'; '.join(lines)}") from None
+    else:
+        mistyped = list(_mistyped(values, experiment_to_dict(experiment)))
+        if not mistyped:
+            return experiment
+        count = len(mistyped)
+        lines = mistyped[:_MOST_FAULTS]
+    if count > _MOST_FAULTS:
+        lines.append(f"{count - _MOST_FAULTS} more")
+    raise ConfigError(f"{origin}: {'; '.join(lines)}")
+
+
+def _mistyped(values: Tables, valid: Tables, table: str = "") -> Iterator[str]:
+    """Describe each value that pydantic has converted from another type.
+
+    It takes true for 1, which as `clip_norm` means something else, and "3" for 3.
+
+    Args:
+        values: nested tables.
+        valid: the tables that pydantic has made of them.
+        table: the table's name and a dot, of a table inside another.
+    """
+    for key, value in values.items():
+        taken = valid.get(key)
+        if isinstance(value, dict) and isinstance(taken, dict):
+            yield from _mistyped(value, taken, f"{table}{key}.")
+        received = _kind_of(value)
+        kind = _kind_of(taken)
+        if received and kind and received != kind:
+            yield f"{table}{key}: must be {kind}. Received: {quote(value)}"
+
+
+def _kind_of(value: object) -> str | None:
+    """Return what a value of TOML is, in words; None of others than these."""
+    if isinstance(value, bool):  # before numbers, as bool is an int
+        return "true or false"
+    if isinstance(value, int | float):
+        return "a number"
+    return "a text" if isinstance(value, str) else None
 
 
 def experiment_to_dict(experiment: AnyExperiment) -> Tables:

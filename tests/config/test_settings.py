@@ -69,6 +69,11 @@ INVALID = [
     ("training", "clip_norm", float("nan")),
     ("training", "label_smoothing", 1.0),
     ("training", "precision", "mixed_float16"),
+    ("training", "clip_norm", True),
+    ("training", "epochs", "3"),
+    ("encoder", "mirror", 1),
+    ("encoder", "mirror", "yes"),
+    ("data", "also", {"more": True}),
     ("training", "seed", 2**31),
     ("decoding", "method", "magic"),
     ("decoding", "temperature", 0),
@@ -88,6 +93,9 @@ INVALID = [
 @pytest.mark.parametrize(("table", "key", "value"), INVALID)
 def test_an_invalid_value_is_named_and_shown(table, key, value):
     message = message_of(changed(CAPTION, table, **{key: value}))
+    if isinstance(value, dict):
+        ((inner, value),) = value.items()
+        key = f"{key}.{inner}"
     assert f"{table}.{key}: " in message
     assert repr(value) in message
 
