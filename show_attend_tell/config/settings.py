@@ -370,7 +370,8 @@ def read_experiment_file(path: str | Path) -> AnyExperiment:
     """
     path = Path(path)
     try:
-        values = parse_toml(read_text_bytes(path).decode("utf-8"))
+        # Editors on Windows write a byte order mark, which TOML refuses.
+        values = parse_toml(read_text_bytes(path).decode("utf-8-sig"))
     except FileNotFoundError:
         raise ConfigError(
             f"{path}: no such settings file; the shipped ones are in experiments/"

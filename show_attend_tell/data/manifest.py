@@ -112,7 +112,8 @@ def read_manifest(path: str | Path) -> list[Photo]:
     with reading(path, DataError, "prepare the data again", absent):
         require_regular(path)
         _verify_digest(path)
-        with path.open(encoding="utf-8") as lines:
+        # A person may have edited it: editors on Windows write a byte order mark.
+        with path.open(encoding="utf-8-sig") as lines:
             rows = read_rows(path, lines, _fault, "id", "prepare the data again")
             # `/` keeps an absolute path as it is.
             return [Photo(**row | {"path": folder / row["path"]}) for row in rows]

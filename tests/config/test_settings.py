@@ -165,6 +165,12 @@ def test_an_experiment_without_a_name_is_named_after_its_file(small_file):
     assert read_experiment_file(path).name == "mine"
 
 
+def test_a_byte_order_mark_is_ignored(small_file):
+    before = read_experiment_file(small_file)
+    small_file.write_bytes(b"\xef\xbb\xbf" + small_file.read_bytes())
+    assert read_experiment_file(small_file) == before
+
+
 def test_an_absent_file_is_one_line(tmp_path):
     message = line_of(read_experiment_file, tmp_path / "absent.toml")
     assert "no such settings file" in message

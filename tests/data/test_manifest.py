@@ -47,6 +47,15 @@ def test_photos_below_the_manifest_are_moved_with_it_and_others_are_not(tmp_path
     assert found == [moved / "photos" / "a.jpg", paths[1]]
 
 
+def test_a_byte_order_mark_of_an_edited_manifest_is_ignored(tmp_path):
+    path = tmp_path / "manifest.jsonl"
+    write_manifest(path, [a_photo(path=tmp_path / "a.jpg")])
+    before = read_manifest(path)
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    path.with_name("manifest.jsonl.sha256").unlink()
+    assert read_manifest(path) == before
+
+
 def test_an_earlier_manifest_survives_a_failed_write(tmp_path):
     file = tmp_path / "manifest.jsonl"
     write_manifest(file, [a_photo()])
