@@ -103,7 +103,10 @@ def open_run(
         return folder
     # The settings are written first, so a folder with them is a run.
     if (folder / SETTINGS).exists():
-        shutil.rmtree(folder)
+        # A link to a folder of another disk stays; rmtree would refuse it.
+        target = folder.resolve()
+        shutil.rmtree(target)
+        target.mkdir()
     atomic_write(folder / SETTINGS, experiment_to_toml(experiment))
     return folder
 

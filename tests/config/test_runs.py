@@ -72,6 +72,15 @@ def test_overwrite_and_a_kill_before_the_first_checkpoint_start_over(tmp_path, f
     assert read_experiment_file(folder / SETTINGS) == experiment(**changed)
 
 
+def test_a_run_that_is_linked_to_another_disk_is_replaced_there(tmp_path):
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "tiny").symlink_to(tmp_path / "disk", target_is_directory=True)
+    begin(tmp_path, MODEL, CHECKPOINT)
+    folder = open_tiny(tmp_path, overwrite=True)
+    assert folder.is_symlink()
+    assert [file.name for file in (tmp_path / "disk").iterdir()] == [SETTINGS]
+
+
 def test_a_folder_that_is_no_run_keeps_its_files(tmp_path):
     (tmp_path / "tiny").mkdir()
     (tmp_path / "tiny" / "notes.txt").write_text("mine")
