@@ -372,6 +372,7 @@ def _complete_part(
         decoded = decoded_photos(encoder, paths, writer.mirrored, threads)
         with contextlib.closing(decoded):
             renewed = encode_photos(encoder, decoded)
+        assert renewed.files is not None, "the encoder has read the files"
         for index, row in enumerate(new):
             place = row - rows.start
             features[place] = renewed.features[index]
