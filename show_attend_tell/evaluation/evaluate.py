@@ -120,8 +120,8 @@ def evaluate(
     Raises:
         EvaluationError: `beam` is below 1, or has no effect with the experiment's
             ``decoding.method``; or the boxes cannot be read; or the files have the
-            scores of another model of the same name; or the captions, which are
-            already saved, cannot be scored.
+            scores of another model or reranker of the same name; or the captions, which
+            are already saved, cannot be scored.
         ModelFileError, DataError: the model or the prepared data are absent, or do not
             fit each other.
     """
@@ -156,6 +156,8 @@ def evaluate(
     suffix = "".join(f"-{part}" for part in parts)
     if len(files) > 1 or files[0].resolve() != own_model.resolve():
         _require_same_models(folder / f"scores{suffix}.json", files)
+    if ranked_by is not None and reranker is not None:
+        _require_same_file(folder / f"scores{suffix}.json", "reranker", ranked_by)
     # The captions.
     identity = generator.encoder_identity
     with contextlib.ExitStack() as stack:
@@ -267,9 +269,17 @@ def _require_same_models(scores: Path, files: Sequence[Path]) -> None:
     raise EvaluationError(f"{scores}: has the scores of {before}, {advice}")
 
 
-def _require_same_captions(scores: Path, file: Path) -> None:
-    """Raise an EvaluationError if `scores` has those of another file of captions."""
-    before = _recorded(scores, "captions")
+def _require_same_file(scores: Path, key: str, file: Path) -> None:
+    """Raise an EvaluationError if `scores` has those of another file.
+
+    Files of one name in different folders have the same file of scores.
+
+    Args:
+        scores: the file of scores.
+        key: its key that names the file: ``captions`` or ``reranker``.
+        file: the file.
+    """
+    before = _recorded(scores, key)
     # Scores of a file that is gone may be replaced.
     if (
         before is None
@@ -279,7 +289,7 @@ def _require_same_captions(scores: Path, file: Path) -> None:
         return
     raise EvaluationError(
         f"{scores}: has the scores of {before}, a file of the same name as {file}; "
-        "rename one of the files of captions, or remove the scores"
+        "rename one of the two files, or remove the scores"
     )
 
 
@@ -335,7 +345,7 @@ def score_file(
     folder = Path(runs_folder) / experiment.name
     suffix = f"-captions-{Path(file).stem}"
     scores = folder / f"scores{suffix}.json"
-    _require_same_captions(scores, Path(file))
+    _require_same_file(scores, "captions", Path(file))
     origin = _experiment_record(experiment, folder) | origin
     report = make_report("captions", captions, photos, tokenizer, spice, origin)
     folder.mkdir(parents=True, exist_ok=True)

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from refusals import refused
 from shell import exit_code
 from tiny_run import IDENTITY, experiment, prepare
 from tiny_training import go
@@ -13,7 +14,7 @@ from show_attend_tell.evaluation.evaluate import evaluate
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.saving import load_generator
 from show_attend_tell.reference.reranker import load_reranker
-from show_attend_tell.runtime.errors import ConfigError
+from show_attend_tell.runtime.errors import ConfigError, EvaluationError
 from show_attend_tell.training import reranking
 from show_attend_tell.training.reranking import fit_reranker, reranker_path
 
@@ -57,6 +58,10 @@ def test_a_run_is_evaluated_with_a_reranker(work, tmp_path, capsys):
         evaluate(experiment(), work, runs, beam=1, reranker=file, **QUIET)
     evaluate(experiment(), work, runs, beam=3, reranker=file, **QUIET)
     assert (done.folder / f"scores-beam-3-{by_file}.json").exists()
+    other = tmp_path / file.name
+    other.write_bytes(file.read_bytes())
+    with refused(EvaluationError, "of the same name as .*rename one of the two files"):
+        evaluate(experiment(), work, runs, reranker=other, **QUIET)
 
 
 @pytest.fixture
