@@ -151,6 +151,12 @@ def _must_have(data: DataFolder) -> str:
 
 
 def _no_captions(data: DataFolder) -> DataError:
+    # Of annotations, such as ids that are not numbers.
+    if data.problems.names(Problem.MALFORMED_LINE):
+        return DataError(
+            f"{data.folder}: no captions could be read: "
+            f"{'; '.join(data.problems.summary())}; correct the files"
+        )
     remedy = "neither; write one of them, or set `data.source` to another format"
     if data.text_names("*.json"):
         remedy = 'neither; for Karpathy\'s JSON set `data.source` to "karpathy"'

@@ -319,6 +319,16 @@ def test_annotations_of_coco_are_read_under_any_name(tmp_path):
     ]
 
 
+def test_annotations_without_a_usable_row_are_not_called_absent(tmp_path):
+    images = [{"id": "a", "file_name": "a.jpg"}]
+    annotations = [{"id": "1", "image_id": "a", "caption": "A dog runs ."}]
+    content = {"images": images, "annotations": annotations}
+    make_file(tmp_path / "mine.json", json.dumps(content))
+    message = refusal(DataError, read, make_photos(tmp_path))
+    assert "no captions could be read: malformed line: 2 (" in message
+    assert "mine.json images:1" in message
+
+
 def test_one_file_of_annotations_is_split_by_hash(tmp_path):
     make_photos(tmp_path)
     make_file(tmp_path / "restrained.json", coco_json({"a.jpg": ["A dog ."]}))
