@@ -92,7 +92,9 @@ def attend(
 def attention_weights(e):
     """Return alpha, the softmax of the scores e (..., L), Eq. (5)."""
     if e.shape[-1] == 1:  # Keras warns of a softmax over one value, 1
-        return ops.ones_like(e)
+        # Not ones: f_att must have a gradient, which is 0. Autodiff of TensorFlow would
+        # give it none, which the optimisers refuse.
+        return e - e + 1.0
     return ops.softmax(e, axis=-1)
 
 

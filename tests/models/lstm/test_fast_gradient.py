@@ -129,6 +129,21 @@ def test_outputs_and_gradients_are_those_of_autodiff(kind, mode):
         np.testing.assert_allclose(one, other, **TOLERANCE)
 
 
+@pytest.mark.parametrize("attention", ["mean", "none"])
+def test_without_attention_autodiff_gives_every_weight_a_gradient(attention):
+    model = build(np.random.default_rng(1), attention=attention, fast_gradient=False)
+    annotations, tokens, targets = _batch()
+    with tf.GradientTape() as tape:
+        outputs = _outputs(model, annotations, tokens)
+        loss = model.compute_loss(y=targets, y_pred=outputs)
+    variables = model.trainable_variables
+    gradients = tape.gradient(loss, [v.value for v in variables])
+    # One without a gradient ends the training: the optimiser takes its norm.
+    assert [
+        v.name for v, g in zip(variables, gradients, strict=True) if g is None
+    ] == []
+
+
 @pytest.mark.parametrize("mode", ["eager", *nightly("xla")])
 def test_large_scores_of_attention_stay_finite(mode):
     model = build(np.random.default_rng(1))
