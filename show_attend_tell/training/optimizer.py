@@ -140,7 +140,8 @@ def bounded(settings: OptimiserSettings, total_steps: int) -> OptimiserSettings:
     # Not 0, which would be no average, and other variables in a checkpoint.
     decay = max(0.01, 1 - _PARTS / max(total_steps, 1))
     if settings.average_decay > decay and not getattr(settings, "init_from", ""):
-        changes["average_decay"] = round(decay, 4)
+        # Below 1, to which the decay of more than 100,000 updates would be rounded.
+        changes["average_decay"] = min(round(decay, 4), 0.9999)
     if changes:
         shown = ", ".join(
             f"{name} {value} in place of {getattr(settings, name)}"

@@ -143,6 +143,8 @@ def test_rates_warm_up_and_fall_along_the_cosine(changes, steps, expected):
         (64, {"init_from": "another"}, 12, 0.993),
         (64, {"average_decay": 0.0}, 12, 0.0),
         (64, {"average_decay": 0.5, "warmup_steps": 0}, 0, 0.5),
+        # Rounded up it would be 1, an average that never changes.
+        (150_000, {"average_decay": 0.99999}, 200, 0.9999),
     ],
 )
 def test_a_short_training_bounds_warmup_and_average(
