@@ -205,8 +205,14 @@ class Captioner(keras.Model):
             head: number of the head, from 1; 0 for the mean over the heads.
 
         Raises:
-            ValueError: there is no such layer or head.
+            ValueError: there is no such layer or head, or the decoder has none.
         """
+        if self.settings.decoder != "transformer":
+            raise ValueError(
+                "`decoder` must be 'transformer', whose attention has heads. Received: "
+                f"{self.settings.decoder!r}, whose alpha is its only attention; load a "
+                "Transformer"
+            )
         self.transformer = dataclasses.replace(
             self.transformer, alpha_layer=layer, alpha_head=head
         )

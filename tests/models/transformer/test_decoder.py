@@ -103,6 +103,14 @@ def test_alpha_is_a_head_or_the_mean_over_the_heads_of_the_chosen_layer(rng, bat
             model.set_alpha_layer(*choice)
 
 
+def test_a_decoder_without_heads_refuses_a_layer_and_keeps_its_settings(rng):
+    model = tiny_captioner.build(rng)
+    before = model.decoder.settings
+    with pytest.raises(ValueError, match="must be 'transformer'"):
+        model.set_alpha_layer(1)
+    assert model.decoder.settings is before
+
+
 def test_padding_and_other_rows_change_nothing(model, batch):
     a, inputs, _ = batch
     whole = outputs_of(model, a, inputs)
