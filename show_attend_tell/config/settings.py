@@ -17,7 +17,7 @@ import tomli_w
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 
-from show_attend_tell.config import MIN_TEMPERATURE
+from show_attend_tell.config import MAX_BEAM, MIN_TEMPERATURE
 from show_attend_tell.config.captioner import (
     DecodingSettings,
     EncoderSettings,
@@ -127,7 +127,8 @@ class TrainingSettings(OptimiserSettings):
 
     objective: Literal["likelihood", "cider", "distil"] = "likelihood"
     init_from: str = ""
-    hypotheses: Annotated[int, Field(ge=2, lt=2**31)] = 5
+    # Each update searches with a beam of so many.
+    hypotheses: Annotated[int, Field(ge=2, le=MAX_BEAM)] = 5
     reward_bleu: NonNegative = 0.0
     people_penalty: NonNegative = 0.0
     label_smoothing: Rate = 0.0

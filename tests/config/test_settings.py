@@ -67,6 +67,7 @@ INVALID = [
     ("training", "learning_rate", -1e-3),
     ("training", "learning_rate", float("inf")),
     ("training", "clip_norm", float("nan")),
+    ("training", "hypotheses", 101),  # a beam has at most 100
     ("training", "label_smoothing", 1.0),
     ("training", "precision", "mixed_float16"),
     ("training", "clip_norm", True),
