@@ -15,6 +15,7 @@ model (model soups, Wortsman et al., ICML 2022). The average of the weights alon
 training (EMA) is in :mod:`training.optimizer`.
 """
 
+import dataclasses
 import itertools
 import logging
 from collections.abc import Mapping, Sequence
@@ -23,6 +24,7 @@ from pathlib import Path
 import numpy as np
 
 from show_attend_tell.config import runs
+from show_attend_tell.config.captioner import DECODERS
 from show_attend_tell.config.settings import Experiment
 from show_attend_tell.data.encoder_identity import identity_difference
 from show_attend_tell.data.vocabulary import SPECIAL, Vocabulary
@@ -35,6 +37,11 @@ logger = logging.getLogger(__name__)
 NOISE = 0.1  # deviation from the mean, in standard deviations of the old words
 # The axis of the words in each weight that has one.
 WORD_AXES = {"embedding": 0, "l_o": 1, "l_o_b": 0}
+# Settings of a decoder without effect on the captions of given weights.
+_WITHOUT_EFFECT = frozenset(
+    "dropout embedding_dropout init_dropout channel_dropout fast_gradient "
+    "scale_annotations initializer alpha_layer alpha_head".split()
+)
 
 
 def extend_vocabulary(
@@ -166,6 +173,33 @@ def _biases(
     return log_f[len(known) :] + offset
 
 
+def _require_same_switches(
+    path: str | Path, captioner: Captioner, first: Captioner
+) -> None:
+    """Raise a ModelFileError if a setting that no weight shows differs.
+
+    Weights of one shape mean something else with another number of heads, for example.
+    """
+    ours = _switches(captioner)
+    for name, expected in _switches(first).items():
+        if ours.get(name) != expected:
+            raise ModelFileError(
+                f"{path}: its {name} must be that of the first model, {expected!r}. "
+                f"Received: {ours.get(name)!r}; average models of one architecture"
+            )
+
+
+def _switches(captioner: Captioner) -> dict[str, object]:
+    """Return the settings that decide what a captioner's weights compute."""
+    settings = captioner.settings
+    table = getattr(captioner, DECODERS[settings.decoder].table)
+    values = dataclasses.asdict(table)
+    switches = {k: v for k, v in values.items() if k not in _WITHOUT_EFFECT}
+    # Hard attention captions from the expected context, as soft attention does.
+    attention = "soft" if settings.attends else settings.attention
+    return {**switches, "decoder": settings.decoder, "attention": attention}
+
+
 def average_models(
     paths: Sequence[str | Path],
     experiment: Experiment,
@@ -175,7 +209,8 @@ def average_models(
     """Write the mean of several models as the run of an experiment.
 
     Args:
-        paths: two model files or more, with the same words, encoder and widths.
+        paths: two model files or more, with the same words, encoder, widths and
+            switches.
         experiment: the experiment of the run; the model gets its decoding settings.
         runs_folder: folder of the run folder, which is made if absent.
         overwrite: replace an earlier run of the same name.
@@ -185,7 +220,7 @@ def average_models(
 
     Raises:
         ModelFileError: there are fewer than two models, one cannot be read, or one
-            does not fit the first.
+            does not fit the first: its words, encoder, widths or switches differ.
         TrainingError: the run already exists, or another process is training it.
     """
     if len(paths) < 2:
@@ -198,7 +233,7 @@ def average_models(
     sums = [np.asarray(weight, np.float64) for weight in model.weights]
     other = Captioner.from_config(model.get_config())
     for path in paths[1:]:
-        copy_weights(path, other)
+        _require_same_switches(path, copy_weights(path, other), model)
         sums = [s + np.asarray(w) for s, w in zip(sums, other.weights, strict=True)]
     for weight, total in zip(model.weights, sums, strict=True):
         weight.assign(total / len(paths))

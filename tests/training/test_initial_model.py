@@ -4,9 +4,11 @@ import itertools
 
 import numpy as np
 import pytest
+from refusals import refused
 from tiny_captioner import build
 from tiny_run import experiment, prepare
 from tiny_training import assert_resumes, go, score_in_turn
+from tiny_transformer import build as build_transformer
 
 from show_attend_tell.cli.main import main
 from show_attend_tell.config.runs import lock_run
@@ -113,6 +115,28 @@ def test_every_weight_is_the_mean_and_decoding_is_the_experiments(models, tmp_pa
     assert mean.decoding.beam == 4
     names = sorted(p.name for p in (tmp_path / "runs" / "tiny").iterdir())
     assert names == ["experiment.toml", "model.safetensors"]
+
+
+@pytest.mark.parametrize(
+    ("make", "changes", "message"),
+    [
+        (build, {"prev2out": False}, "prev2out must be .* True. Received: False"),
+        (build, {"attention": "mean"}, "attention must be .* 'soft'. Received: 'mean'"),
+        (build_transformer, {"heads": 1}, "heads must be .* 2. Received: 1"),
+    ],
+)
+def test_models_whose_equal_weights_compute_something_else_are_not_averaged(
+    tmp_path, make, changes, message
+):
+    paths = [tmp_path / "one.safetensors", tmp_path / "two.safetensors"]
+    for path, switches in zip(paths, ({}, changes), strict=True):
+        make(np.random.default_rng(1), **switches).save(path)
+    with refused(ModelFileError, f"two.safetensors: its {message}"):
+        average_models(paths, experiment(), tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
+    # A rate of dropout has no effect on a caption.
+    make(np.random.default_rng(1), dropout=0.4).save(paths[1])
+    assert average_models(paths, experiment(), tmp_path / "runs").is_file()
 
 
 def test_average_prints_its_model_and_replaces_a_run_on_demand_only(
