@@ -94,6 +94,7 @@ def train_on_cluster(
                     "resume": resume,
                     "overwrite": overwrite,
                     "driver_file": file.name,
+                    "directory": os.getcwd(),
                 }
                 ray_folder = folder.with_name(f"{_RAY}-{folder.name}")
                 return run_together(
@@ -136,6 +137,7 @@ def train_as_worker(
     resume: bool,
     overwrite: bool,
     driver_file: str,
+    directory: str,
 ) -> "Summary":
     """Train in one of the workers.
 
@@ -150,6 +152,8 @@ def train_as_worker(
         resume: see :func:`train_on_cluster`.
         overwrite: see :func:`train_on_cluster`.
         driver_file: a file of the driver, empty until the run is opened.
+        directory: the driver's working directory, to which the path of an initial model
+            is relative, if this worker sees it.
 
     Raises:
         TrainingError: this node does not see the folder of the runs; or see
@@ -159,6 +163,9 @@ def train_as_worker(
     """
     from show_attend_tell.training.train import make_trainer, open_run
 
+    # Ray starts a worker in the folder in which its node was started.
+    if os.path.isdir(directory):
+        os.chdir(directory)
     folder = Path(runs_folder, experiment.name)
     file = Path(driver_file)
     if not file.is_file():

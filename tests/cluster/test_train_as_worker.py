@@ -1,6 +1,8 @@
 """A training on a cluster opens its run last; its workers run in this process."""
 
 import contextlib
+import os
+import shutil
 
 import pytest
 from refusals import refused
@@ -112,6 +114,25 @@ def test_workers_that_are_started_again_continue_the_run_and_replace_it_once(
     assert_same_run(tmp_path / "whole", runs)
 
 
+def test_a_relative_initial_model_is_the_driver_s(work, tmp_path, monkeypatch):
+    """Nodes are started in other folders."""
+    go(work, tmp_path / "runs", name="base")
+    driver = tmp_path / "driver"
+    elsewhere = tmp_path / "elsewhere"
+    for folder in (driver, elsewhere):
+        folder.mkdir()
+    shutil.copy(tmp_path / "runs" / "base" / MODEL, driver / "base.safetensors")
+
+    def start_elsewhere(nodes, function, arguments, folder, count):
+        os.chdir(elsewhere)
+        return function(ALONE, **arguments)
+
+    monkeypatch.setattr(cluster, "run_together", start_elsewhere)
+    monkeypatch.chdir(driver)
+    chosen = {"init_from": "base.safetensors", "epochs": 1}
+    assert train(work, tmp_path / "runs", training=chosen).steps == STEPS
+
+
 def test_a_node_that_does_not_see_the_runs_is_refused(work, tmp_path):
     with refused(TrainingError, "the folder of the runs is not visible here"):
         train_as_worker(
@@ -122,5 +143,6 @@ def test_a_node_that_does_not_see_the_runs_is_refused(work, tmp_path):
             resume=False,
             overwrite=True,
             driver_file=str(tmp_path / ".driver-of-another-machine"),
+            directory=str(tmp_path),
         )
     assert not (tmp_path / "tiny" / MODEL).exists()
