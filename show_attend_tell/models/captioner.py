@@ -112,7 +112,7 @@ class Captioner(keras.Model):
         """Load one of :data:`models.pretrained.PRESETS`, or a folder of a model hub.
 
         Raises:
-            ModelFileError: see :func:`pretrained.read_preset`.
+            SetupError, ModelFileError: see :func:`pretrained.read_preset`.
         """
         return cls.from_saved(read_preset(preset, layout_of))
 

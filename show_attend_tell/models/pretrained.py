@@ -155,11 +155,14 @@ def read_preset(
         layout_of: see :func:`read_captioner`.
 
     Raises:
+        SetupError: the installation has no such model.
         ModelFileError: there is none; or see :func:`read_captioner`, which reads the
             folder as it reads a model file.
     """
     # A name of the package comes before a folder of the same name.
-    file = PRESETS.get(str(preset)) or Path(preset) / _MODEL
+    if str(preset) in PRESETS:
+        return read_captioner(shipped_model(str(preset)), layout_of)
+    file = Path(preset) / _MODEL
     if not file.is_file():
         if (old := Path(preset) / "model.weights.h5").is_file():
             require_current(old, ModelFileError)

@@ -19,7 +19,7 @@ from show_attend_tell.config.runs import find_model
 from show_attend_tell.inference.pipeline import load
 from show_attend_tell.models.captioner import Captioner
 from show_attend_tell.models.pretrained import CARD, NAMES, PRESETS, model_path
-from show_attend_tell.runtime.errors import ModelFileError
+from show_attend_tell.runtime.errors import ModelFileError, SetupError
 
 IDENTITY = {"encoder_identity": {"network": "VGG16", "layer": "block5_conv3"}}
 BUILD = {
@@ -94,6 +94,13 @@ def test_a_name_that_is_no_preset_is_refused_in_one_line(tmp_path):
     for name in ("flikr8k", tmp_path, "", "a\nb"):
         with refused(ModelFileError, "`preset` must be shipped or shipped-lstm or"):
             Captioner.from_preset(name)
+
+
+def test_a_preset_that_an_installation_lacks_is_named(monkeypatch, tmp_path):
+    """The models of Flickr8k alone are in a checkout only."""
+    monkeypatch.setitem(PRESETS, "flickr8k", tmp_path / "flickr8k.safetensors")
+    with refused(SetupError, "this installation has no model 'flickr8k'"):
+        Captioner.from_preset("flickr8k")
 
 
 DAMAGE = {
