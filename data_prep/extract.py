@@ -229,8 +229,11 @@ def _extract_file(
                 format_bytes(dense_size),
                 format_bytes(free_bytes(writer.path.parent)),
             )
-            if rows:
+            while writer.missing:
                 write_parts(encoder, writer, photos, progress)
+                writer.missing = []
+                # Photos may be replaced while others are read.
+                _discard_changed_parts(writer, photos)
             writer.finish()
         size = writer.path.stat().st_size
     seconds = time.perf_counter() - start
@@ -279,13 +282,15 @@ def _copy_from_whole(writer: FeatureWriter, photos: list[Photo]) -> None:
 
 
 def _discard_changed_parts(writer: FeatureWriter, photos: Sequence[Photo]) -> None:
-    """Delete the parts of an interrupted extraction whose photos have changed since."""
+    """Delete the parts whose photos have changed since they were read."""
+    # A part is written some seconds after its photos were read, so its own time would
+    # be too late.
+    started = writer.header_file.stat().st_mtime
     for number in writer.written:
         part = writer.part(number)
-        extracted = part.file.stat().st_mtime
         files = part.read_index().files
         if any(
-            has_changed(photos[row].path, stored, extracted)
+            has_changed(photos[row].path, stored, started)
             for row, stored in zip(writer.rows(number), files, strict=True)
         ):
             _logger.info("%s: its photos have changed", part.file)

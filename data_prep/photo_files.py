@@ -19,18 +19,18 @@ def file_of(path: Path) -> PhotoFile:
     return UNKNOWN_FILE
 
 
-def has_changed(photo: Path, stored: PhotoFile, extracted: float) -> bool:
+def has_changed(photo: Path, stored: PhotoFile, since: float) -> bool:
     """Return whether a photo's file has another content than when it was read.
 
     The content of a file of the same size is compared only if the file is newer than
-    the features: reading all photos of COCO takes minutes. A file that was renamed
-    keeps the time of its content, but not the time of its status. A file that is
-    absent or cannot be read has not changed.
+    `since`: reading all photos of COCO takes minutes. A file that was renamed keeps the
+    time of its content, but not the time of its status. A file that is absent or cannot
+    be read has not changed.
 
     Args:
         photo: the file.
         stored: its content when it was read.
-        extracted: time of the features' file.
+        since: a time at which the features were being extracted, or had been.
     """
     if stored == UNKNOWN_FILE:
         return False
@@ -41,7 +41,7 @@ def has_changed(photo: Path, stored: PhotoFile, extracted: float) -> bool:
     if status.st_size != stored.size:
         return True
     # Equal times count, because file systems round them.
-    is_newer = max(status.st_mtime, status.st_ctime) >= extracted
+    is_newer = max(status.st_mtime, status.st_ctime) >= since
     return is_newer and file_of(photo) not in (stored, UNKNOWN_FILE)
 
 

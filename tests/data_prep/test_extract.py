@@ -289,21 +289,25 @@ def test_changed_photos_are_extracted_again_and_no_others(tmp_path):
     assert run(tmp_path)[0].extracted == 0
 
 
-def test_a_photo_that_is_replaced_while_it_is_read_is_extracted_again(tmp_path):
+def test_a_photo_that_is_replaced_while_photos_are_read_is_extracted_again(tmp_path):
     prepare(tmp_path)
-    photo = tmp_path / "tiny" / "photos" / "0.png"
-    other = photo.with_name("1.png").read_bytes()
+    photo, other = (tmp_path / "tiny" / "photos" / f"{n}.png" for n in (0, 1))
+    for path in (photo, other):  # of one size
+        path.write_bytes(path.read_bytes().ljust(SIZE, b"\0"))
+    replaced = []
 
     def load_and_replace(path):
         image = load_photo(path)
-        if path == photo:
-            photo.write_bytes(other)
+        if path == photo and not replaced:
+            photo.write_bytes(other.read_bytes())
+            replaced.append(path)
         return image
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(photo_features, "load_photo", load_and_replace)
-        run(tmp_path)
-    assert run(tmp_path)[0].extracted == 1
+        features = features_of(run(tmp_path)[0].path)
+    assert replaced
+    assert features["0.png"] == features["1.png"]
     assert run(tmp_path)[0].extracted == 0
 
 
