@@ -254,7 +254,7 @@ class XmpPacket:
             for node in self._nodes():  # a person edited one of the languages
                 for element in node.iterchildren(field):
                     # A list, since removing an element ends the iteration over its
-                    # siblings.
+                    # neighbours.
                     for item in list(element.iter(_LI)):
                         if "".join(item.itertext()) == copy:
                             _remove(item)
