@@ -16,7 +16,6 @@ from typing import Annotated, Any, ClassVar, Literal, Protocol, Self, TypeAlias
 import tomli_w
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
-from pydantic_core import to_json
 
 from show_attend_tell.config import MAX_BEAM, MIN_TEMPERATURE
 from show_attend_tell.config.captioner import (
@@ -314,7 +313,7 @@ def experiment_from_dict(values: Tables, origin: str = "settings") -> AnyExperim
         experiment: AnyExperiment = adapter.validate_python(values)
         # That takes true for 1 and "3" for 3. Strict it would also refuse dictionaries
         # for dataclasses, and lists for tuples, which it takes as JSON.
-        adapter.validate_json(to_json(values), strict=True)
+        adapter.validate_json(TypeAdapter(Tables).dump_json(values), strict=True)
         return experiment
     except ValidationError as error:
         faults = error.errors()
