@@ -309,8 +309,8 @@ def experiment_from_dict(values: Tables, origin: str = "settings") -> AnyExperim
     if tables is Experiment:  # whose resolved settings have no such key
         values = {key: value for key, value in values.items() if key != "task"}
     try:
-        adapter = TypeAdapter(tables)
-        experiment: AnyExperiment = adapter.validate_python(values)
+        adapter: TypeAdapter[AnyExperiment] = TypeAdapter(tables)
+        experiment = adapter.validate_python(values)
         # That takes true for 1 and "3" for 3. Strict it would also refuse dictionaries
         # for dataclasses, and lists for tuples, which it takes as JSON.
         adapter.validate_json(TypeAdapter(Tables).dump_json(values), strict=True)
