@@ -83,7 +83,6 @@ def test_the_package_runs_as_a_module():
         ("caption . --region 1,1,9,9", "--region needs one photo"),
         (f"caption a --attention {__file__}", "is a file"),
         ("caption --html a.jpg b.jpg", "must end in .html. Received: a.jpg"),
-        ("read --html a.jpg b.jpg", "must end in .html. Received: a.jpg"),
         # A caption of a part does not describe the photo, so no metadata either.
         ("caption a --region 1,1,9,9 --write-metadata", "--region needs one photo"),
         ("caption a --region 1,1,9,9 --out a.csv", "--region needs one photo"),

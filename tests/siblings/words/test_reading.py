@@ -97,6 +97,14 @@ def test_a_file_of_words_is_resumed(model_file, search, folder, tmp_path, capsys
     assert "`out` must end in .jsonl" in capsys.readouterr().err
 
 
+def test_a_page_in_place_of_a_crop_is_refused(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert exit_code("read", "--html", "a.jpg", "b.jpg") == 2
+    err = " ".join(capsys.readouterr().err.split())
+    assert "must end in .html. Received: a.jpg" in err
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_beam_beyond_the_memory_of_a_machine_is_refused(model_file, folder):
     assert exit_code("read", folder, "--model", model_file, "--beam", "101") == 2
 

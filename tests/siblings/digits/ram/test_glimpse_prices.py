@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-PROGRAM = Path(__file__).parents[2] / "research" / "glimpse_prices.py"
+PROGRAM = Path(__file__).parents[4] / "research" / "glimpse_prices.py"
 
 
 def test_without_prepared_digits_it_ends_in_one_line(tmp_path, monkeypatch):
