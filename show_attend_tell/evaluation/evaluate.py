@@ -154,10 +154,13 @@ def evaluate(
         parts.append(f"reranked{given}")
     parts += location_parts(decoding)
     suffix = "".join(f"-{part}" for part in parts)
-    if len(files) > 1 or files[0].resolve() != own_model.resolve():
-        _require_same_models(folder / f"scores{suffix}.json", files)
+    scores = folder / f"scores{suffix}.json"
+    if len(files) > 1:
+        _require_same_ensemble(scores, files)
+    elif files[0].resolve() != own_model.resolve():
+        _require_same_file(scores, "model", files[0])
     if ranked_by is not None and reranker is not None:
-        _require_same_file(folder / f"scores{suffix}.json", "reranker", ranked_by)
+        _require_same_file(scores, "reranker", ranked_by)
     # The captions.
     identity = generator.encoder_identity
     with contextlib.ExitStack() as stack:
@@ -217,7 +220,7 @@ def evaluate(
         regions=generated.regions,
         notes=notes,
     )
-    runs.write_json(folder / f"scores{suffix}.json", report.to_dict())
+    runs.write_json(scores, report.to_dict())
     return report
 
 
@@ -245,28 +248,17 @@ def _file_name(path: Path) -> str:
     return path.name.removesuffix(".safetensors")
 
 
-def _require_same_models(scores: Path, files: Sequence[Path]) -> None:
-    """Raise an EvaluationError if `scores` has those of other models.
+def _require_same_ensemble(scores: Path, files: Sequence[Path]) -> None:
+    """Raise an EvaluationError if `scores` has those of another ensemble.
 
-    Models of one name in different folders have the same file of scores, and so have
-    all ensembles of as many models.
+    All ensembles of as many models have the same file of scores.
     """
     before = _recorded(scores, "model")
-    if before is None:
-        return
-    if len(files) > 1:
-        if before == _names(files):
-            return
-        advice = f"not of {_names(files)}; rename the file, or remove it"
-    else:
-        # Scores of a model that is gone, as those of a copied run, may be replaced.
-        if not Path(before).is_file() or Path(before).resolve() == files[0].resolve():
-            return
-        advice = (
-            f"a model of the same name as {files[0]}; rename one of the models, or "
-            "remove the file"
+    if before not in (None, _names(files)):
+        raise EvaluationError(
+            f"{scores}: has the scores of {before}, not of {_names(files)}; rename the "
+            "file, or remove it"
         )
-    raise EvaluationError(f"{scores}: has the scores of {before}, {advice}")
 
 
 def _require_same_file(scores: Path, key: str, file: Path) -> None:
@@ -276,7 +268,7 @@ def _require_same_file(scores: Path, key: str, file: Path) -> None:
 
     Args:
         scores: the file of scores.
-        key: its key that names the file: ``captions`` or ``reranker``.
+        key: its key that names the file: ``model``, ``captions`` or ``reranker``.
         file: the file.
     """
     before = _recorded(scores, key)

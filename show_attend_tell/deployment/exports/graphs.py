@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from show_attend_tell.config.captioner import static_settings
+from show_attend_tell.deployment.exports.new_folder import require_new_folder
 from show_attend_tell.inference.pipeline import CaptioningPipeline, load
 from show_attend_tell.inference.request import CaptionRequest
 from show_attend_tell.models.captioner import Captioner
@@ -51,15 +52,7 @@ def export_saved_model(
         CaptionError, ModelFileError: see ``pipeline.load``.
     """
     folder = Path(folder)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ModelFileError(
-            f"`out` must be absent or an empty folder. Received: {folder}; name another"
-        )
-    # The export replaces the folder, and the caller would be left in a removed one.
-    if folder.resolve() == Path.cwd():
-        raise ModelFileError(
-            f"`out` must not be the current folder. Received: {folder}; name another"
-        )
+    require_new_folder(folder)
     pipeline = load(model, encoder_weights)
     encoder = _encoder_of(pipeline)
     # In the graph, so that it returns words and not their numbers.

@@ -19,6 +19,7 @@ import numpy as np
 import onnx
 
 from show_attend_tell.data.noun_phrases import kinds_of
+from show_attend_tell.deployment.exports.new_folder import require_new_folder
 from show_attend_tell.deployment.exports.recording import Graph, Recorded
 from show_attend_tell.inference.engine import load_engine
 from show_attend_tell.reference.beam import log_softmax
@@ -65,15 +66,7 @@ def export_onnx(
     encoder that is neither VGG16 nor VGG19 is a ModelFileError too.
     """
     folder = Path(folder)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ModelFileError(
-            f"`out` must be absent or an empty folder. Received: {folder}; name another"
-        )
-    # The export replaces the folder, and the caller would be left in a removed one.
-    if folder.resolve() == Path.cwd():
-        raise ModelFileError(
-            f"`out` must not be the current folder. Received: {folder}; name another"
-        )
+    require_new_folder(folder)
     engine = load_engine([Path(model)], encoder_weights, engine="numpy")
     # The reference: its NumPy code is what is recorded.
     (captioner,) = engine.generator.members
