@@ -248,8 +248,8 @@ def _rows_of_deleted_photos(
     """Return the rows of photos that were deleted from the folders of a run.
 
     Raises:
-        CaptionError: `prune` is true, and a folder has rows but no photo at all: its
-            drive may be away.
+        CaptionError: `prune` is true, and a folder has rows but no photo at all, or
+            one below it is empty: its drive may be away.
     """
     found = {photo_key(p) for p in photos if not isinstance(p, Failure)}
     named = set()
@@ -270,6 +270,7 @@ def _rows_of_deleted_photos(
         around = [folder for folder in folders if photo.startswith(folder)]
         if prune and around:
             _require_photos(max(around, key=len), found)  # the innermost
+            _require_content(photo)
         if around or photo in named:
             deleted.append(row)
     return deleted
@@ -295,6 +296,25 @@ def _require_photos(folder: str, found: Iterable[str]) -> None:
             f"{folder}: --prune must find a photo there. Received: none, though photos "
             "of this folder have captions; connect its drive, or remove the file of "
             "captions"
+        )
+
+
+def _require_content(photo: str) -> None:
+    """Raise a CaptionError if the folder of a deleted photo is empty.
+
+    Where a drive was mounted, an empty folder remains.
+    """
+    folder = Path(photo).parent
+    while not folder.exists():
+        folder = folder.parent
+    try:
+        is_empty = next(folder.iterdir(), None) is None
+    except OSError:  # it may not be listed, but is known to lack the photo
+        is_empty = False
+    if is_empty:
+        raise CaptionError(
+            f"{folder}: --prune must find a file there. Received: an empty folder, "
+            "though photos of it have captions; connect its drive, or remove the folder"
         )
 
 

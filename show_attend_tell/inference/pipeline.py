@@ -168,8 +168,9 @@ class CaptioningPipeline:
         """Return the decoding settings saved with the model, changed by a request.
 
         Raises:
-            CaptionError: a setting is out of range, or the request has a seed and
-                nothing is sampled, or tags and words are sampled.
+            CaptionError: a setting is out of range; or the request has a seed and
+                nothing is sampled, a temperature or several samples without sampled
+                words, or tags with them.
         """
         request = request or CaptionRequest()
         saved = dataclasses.asdict(self.engine.generator.decoding)
@@ -195,6 +196,13 @@ class CaptioningPipeline:
                 f"`seed` has no effect with locations = {settings.locations!r}. "
                 f"Received: seed = {settings.seed}; use 'sampled' or omit the seed"
             )
+        if settings.method != "sample":
+            for name, default in (("temperature", None), ("samples", 1)):
+                if (value := getattr(request, name)) != default:
+                    raise CaptionError(
+                        f"`{name}` needs method = 'sample'. Received: {name} = "
+                        f"{value}, method = {settings.method!r}; sample or leave it out"
+                    )
         if request.tags and settings.method == "sample":
             raise CaptionError(
                 "`tags` are of the candidates of a beam search. Received: method = "

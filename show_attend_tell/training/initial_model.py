@@ -20,6 +20,7 @@ import itertools
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 
@@ -70,7 +71,8 @@ def copy_weights(
     """Copy the weights of a model file into a captioner; return the file's captioner.
 
     A soft model can start a hard model, and a hard model a soft one: they differ
-    only in the baseline, which then starts at 0.
+    only in the baseline, which then starts at 0. A model of the mean annotation and
+    one with attention can start each other as well.
 
     Args:
         path: path of the model file.
@@ -80,8 +82,8 @@ def copy_weights(
         source: the captioner of the file, if it is already loaded.
 
     Raises:
-        ModelFileError: the file cannot be loaded, or its words, encoder or weights
-            differ from the captioner's.
+        ModelFileError: the file cannot be loaded, or its words, encoder, weights or
+            switches differ from the captioner's.
     """
     source = source or load_captioner(path)
     old = len(source.vocabulary)
@@ -114,6 +116,7 @@ def copy_weights(
                 f"{required}. Received: {found}; start from a model of the same "
                 "widths and switches"
             )
+    _require_same_switches(path, source, model)
     for value, weight in zip(copies, ours, strict=True):
         weight.assign(value)
     return source
@@ -174,30 +177,44 @@ def _biases(
 
 
 def _require_same_switches(
-    path: str | Path, captioner: Captioner, first: Captioner
+    path: str | Path, source: Captioner, model: Captioner
 ) -> None:
     """Raise a ModelFileError if a setting that no weight shows differs.
 
     Weights of one shape mean something else with another number of heads, for example.
     """
-    ours = _switches(captioner)
-    for name, expected in _switches(first).items():
-        if ours.get(name) != expected:
-            raise ModelFileError(
-                f"{path}: its {name} must be that of the first model, {expected!r}. "
-                f"Received: {ours.get(name)!r}; average models of one architecture"
-            )
+    theirs = _switches(source)
+    for name, expected in _switches(model).items():
+        if theirs[name] != expected:
+            _refuse_switch(path, name, expected, theirs[name])
+
+
+def _refuse_switch(
+    path: str | Path, name: str, expected: object, received: object
+) -> NoReturn:
+    raise ModelFileError(
+        f"{path}: its {name} must be {expected!r}. Received: {received!r}; take a "
+        "model of the same widths and switches"
+    )
 
 
 def _switches(captioner: Captioner) -> dict[str, object]:
-    """Return the settings that decide what a captioner's weights compute."""
-    settings = captioner.settings
-    table = getattr(captioner, DECODERS[settings.decoder].table)
+    """Return the decoder's settings that decide what its weights compute."""
+    table = getattr(captioner, DECODERS[captioner.settings.decoder].table)
     values = dataclasses.asdict(table)
-    switches = {k: v for k, v in values.items() if k not in _WITHOUT_EFFECT}
+    # The kind of attention is compared where it matters, `_require_same_attention`.
+    without_effect = {*_WITHOUT_EFFECT, "attention"}
+    return {k: v for k, v in values.items() if k not in without_effect}
+
+
+def _require_same_attention(
+    path: str | Path, source: Captioner, model: Captioner
+) -> None:
+    """Raise a ModelFileError if one model attends, and the other does not."""
     # Hard attention captions from the expected context, as soft attention does.
-    attention = "soft" if settings.attends else settings.attention
-    return {**switches, "decoder": settings.decoder, "attention": attention}
+    if source.settings.attends != model.settings.attends:
+        expected = model.settings.attention
+        _refuse_switch(path, "attention", expected, source.settings.attention)
 
 
 def average_models(
@@ -233,7 +250,7 @@ def average_models(
     sums = [np.asarray(weight, np.float64) for weight in model.weights]
     other = Captioner.from_config(model.get_config())
     for path in paths[1:]:
-        _require_same_switches(path, copy_weights(path, other), model)
+        _require_same_attention(path, copy_weights(path, other), model)
         sums = [s + np.asarray(w) for s, w in zip(sums, other.weights, strict=True)]
     for weight, total in zip(model.weights, sums, strict=True):
         weight.assign(total / len(paths))

@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import re
+import shutil
 
 import pytest
 from chromium import browser, fits
@@ -272,6 +273,23 @@ def test_prune_keeps_rows_of_other_folders_and_of_a_drive_that_is_away(
     assert out.read_bytes() == before
     code, _, err = run(folder, "--prune")
     assert (code, "--prune needs --out" in err) == (2, True)
+
+
+def test_prune_keeps_rows_of_an_empty_folder_below(run, folder, tmp_path):
+    out = tmp_path / "captions.jsonl"
+    mounted = folder / "drive"
+    (mounted / "2019").mkdir(parents=True)
+    photo_image(3, (48, 40)).save(mounted / "2019" / "o.png")
+    run(folder, "--out", out)
+    before = out.read_bytes()
+    shutil.rmtree(mounted / "2019")
+    code, _, err = run(folder, "--out", out, "--prune")
+    assert code == 1
+    assert f"{mounted}: --prune must find a file there" in err
+    assert out.read_bytes() == before
+    mounted.rmdir()
+    run(folder, "--out", out, "--prune")
+    assert "o.png" not in out.read_text()
 
 
 def pictures(page):

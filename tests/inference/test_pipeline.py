@@ -312,6 +312,8 @@ def test_a_beam_selects_beam_search_where_the_model_samples_or_is_greedy(pipelin
         ({"seed": -1}, "`seed` must be a whole number from 0 to .* Received: -1;"),
         ({"seed": 3}, "`seed` has no effect with"),
         ({"seed": 3, "locations": "likeliest"}, "`seed` has no effect with"),
+        ({"temperature": 2}, "`temperature` needs method = 'sample'. Received: temp"),
+        ({"samples": 5}, "`samples` needs method = 'sample'. Received: samples = 5, "),
     ],
 )
 def test_decoding_refuses_misuse_in_one_line(pipeline, changes, message):

@@ -111,6 +111,8 @@ VGG19 = {"encoder_identity": {"network": "VGG19", "layer": "x"}}
     [
         ({"lstm_width": 6}, r"must have the shapes of the settings, \('"),
         ({"selector": False}, r"a model of the same widths and switches"),
+        # The weights have the same shapes.
+        ({"prev2out": False}, "its prev2out must be False. Received: True; take a"),
         ({"decoder": "transformer"}, r"a model of the same widths and switches"),
         ({"arguments": VGG19}, "network VGG19 instead of VGG16"),
     ],

@@ -126,14 +126,15 @@ def add_captions(
                 seed=seed,
                 # An empty field of a form is no region.
                 region=region or None,
-                samples=SAMPLES,
             )
         except CaptionError as error:  # of a malformed region
             raise HTTPException(422, str(error)) from None
         decoding = _decoding_of(pipeline, request)
         # Asked for wherever they are possible: `decoding` and the request refuse the
         # rest.
-        if pipeline.has_tags and request.region is None and decoding.method != "sample":
+        if decoding.method == "sample":
+            request = dataclasses.replace(request, samples=SAMPLES)
+        elif pipeline.has_tags and request.region is None:
             request = dataclasses.replace(request, tags=True)
         # Read here, in the event loop; decoded in the queue's thread.
         content = await photo.read()
