@@ -2,9 +2,12 @@
 
     show-attend-tell caption --beam 10 --out CAPTIONS.jsonl PHOTOS
     python research/caption_labels.py CAPTIONS.jsonl
+    show-attend-tell caption --model shipped-lstm --out LSTM.jsonl PHOTOS
+    python research/caption_labels.py LSTM.jsonl \
+        --labels experiments/labels/captions_lstm.jsonl
 
-Printed are the agreement of the two passes over ``experiments/labels/captions.jsonl``
-(its rule is in the README beside it); for the labels that fit the confidence, and for
+Printed are the agreement of the two passes over the labels, by default
+``experiments/labels/captions.jsonl`` (the rule is in the README beside it); for the labels that fit the confidence, and for
 the others, the share of captions with each word of the confidence and with a confidence
 in the highest tenths, and how many of them are right, and right or a slip; and the AUC
 of the confidence. Intervals are of 95 % of 2,000 bootstrap samples.
@@ -134,9 +137,10 @@ def main() -> None:
     """Print what the labels say of a file of captions."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("captions", type=Path, metavar="CAPTIONS.jsonl")
+    parser.add_argument("--labels", type=Path, default=LABELS, metavar="FILE.jsonl")
     given = parser.parse_args()
     try:
-        labels = read_labels(LABELS)
+        labels = read_labels(given.labels)
         lines = given.captions.read_text("utf-8").splitlines()
         confidence = confidences(labels, [json.loads(line) for line in lines])
     except (OSError, ValueError) as error:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 from show_attend_tell.config import MAX_BEAM
 from show_attend_tell.runtime.errors import CaptionError, nearest, quote
 
-# From here 82 % of the tags of 40 photos were right, see experiments/README.md.
+# From here 76 % of the tags of 40 photos were right, see experiments/README.md.
 MIN_TAG_CONFIDENCE = 0.5
 
 if TYPE_CHECKING:  # pydantic is slow for --help
@@ -129,7 +129,7 @@ class CaptionRequest:
     )
     min_tag_confidence: float | None = _option(
         f"Lowest confidence of a tag, 0 to 1; {MIN_TAG_CONFIDENCE} by default, from "
-        "which about 80 % of tags are right.",
+        "which about three of four tags are right.",
         metavar="P",
         min=0,
         max=1,
