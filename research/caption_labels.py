@@ -7,10 +7,11 @@
         --labels experiments/labels/captions_lstm.jsonl
 
 Printed are the agreement of the two passes over the labels, by default
-``experiments/labels/captions.jsonl`` (the rule is in the README beside it); for the labels that fit the confidence, and for
-the others, the share of captions with each word of the confidence and with a confidence
-in the highest tenths, and how many of them are right, and right or a slip; and the AUC
-of the confidence. Intervals are of 95 % of 2,000 bootstrap samples.
+``experiments/labels/captions.jsonl`` (the rule is in the README beside it); for the
+labels that fit the confidence, and for the others, the share of captions with each word
+of the confidence and with a confidence in the highest tenths, and how many of them are
+right, and right or a slip; and the AUC of the confidence. Intervals are of 95 % of
+2,000 bootstrap samples.
 """
 
 import argparse
