@@ -70,6 +70,21 @@ def eager_searches(monkeypatch):
     )
 
 
+@pytest.fixture(scope="module")
+def numpy_searches():
+    """Search for captions in NumPy in all tests of a file, also where fixtures do.
+
+    For tests of what becomes of captions: a search in Keras takes ten times as long
+    when it is called step by step or compiled for few photos. Tests of searches in
+    Keras are in ``models``.
+    """
+    from numpy_search import search
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("show_attend_tell.models.generator.Generator.search", search)
+        yield
+
+
 @pytest.fixture(scope="session")
 def java() -> str:
     """The path of Java; a test that asks for it is skipped where none can run."""

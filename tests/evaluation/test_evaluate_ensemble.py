@@ -14,7 +14,7 @@ from show_attend_tell.config.runs import model_digest
 from show_attend_tell.data.features import feature_path
 from show_attend_tell.runtime.errors import DataError, EvaluationError
 
-pytestmark = pytest.mark.usefixtures("no_java")
+pytestmark = pytest.mark.usefixtures("numpy_searches", "no_java")
 
 
 @pytest.fixture(scope="module")
