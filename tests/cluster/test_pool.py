@@ -231,7 +231,7 @@ def test_auto_finds_the_cluster_where_ray_notes_it(tmp_path, monkeypatch):
 
 
 def test_a_port_that_another_program_has_taken_is_no_cluster(tmp_path, monkeypatch):
-    monkeypatch.setattr(cluster, "_CONNECT_SECONDS", 1.0)
+    monkeypatch.setattr(cluster, "_CONNECT_SECONDS", 0.1)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
     (tmp_path / "ray").mkdir()

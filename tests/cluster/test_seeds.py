@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import json
 import logging
+import shutil
 from pathlib import Path
 
 import pytest
@@ -60,16 +61,25 @@ def go(work, folder, changes=None, **options):
     return [train_variant(series, one) for one in variants_of(series, **options)]
 
 
+@pytest.fixture(scope="module")
+def trained(work, tmp_path_factory):
+    """A folder of runs of two seeds, an epoch each, and their results; not changed."""
+    folder = tmp_path_factory.mktemp("trained")
+    with pytest.MonkeyPatch.context() as patch:
+        skip_graphs(patch)
+        return folder, go(work, folder, chosen=ONE_EPOCH)
+
+
 @pytest.mark.usefixtures("quick")
-def test_every_run_equals_a_training_of_its_seed_alone(work, tmp_path):
-    results = go(work, tmp_path / "several", chosen=ONE_EPOCH)
+def test_every_run_equals_a_training_of_its_seed_alone(work, trained, tmp_path):
+    folder, results = trained
     assert [one.experiment.name for one in results] == NAMES
     assert [one.summary.steps for one in results] == [STEPS] * 2
     training = dataclasses.replace(ONE_EPOCH.training, seed=2)
     alone = dataclasses.replace(ONE_EPOCH, name=NAMES[1], training=training)
     train(alone, work, tmp_path / "alone", progress=False)
-    assert_same_run(tmp_path / "several", tmp_path / "alone", NAMES[1])
-    arrays = [read_checkpoint(tmp_path / "several", name)[0] for name in NAMES]
+    assert_same_run(folder, tmp_path / "alone", NAMES[1])
+    arrays = [read_checkpoint(folder, name)[0] for name in NAMES]
     assert any((arrays[0][key] != arrays[1][key]).any() for key in arrays[0])
 
 
@@ -134,9 +144,11 @@ def test_no_run_is_replaced_without_features_or_while_it_is_trained(
 
 
 @pytest.mark.usefixtures("quick")
-def test_no_run_of_several_is_replaced_before_all_can_be_trained(work, tmp_path):
-    go(work, tmp_path, chosen=ONE_EPOCH)
-    models = [tmp_path / name / runs.MODEL for name in NAMES]
+def test_no_run_of_several_is_replaced_before_all_can_be_trained(
+    work, trained, tmp_path
+):
+    folder = Path(shutil.copytree(trained[0], tmp_path / "runs"))
+    models = [folder / name / runs.MODEL for name in NAMES]
     before = [model.read_bytes() for model in models]
     own = "must be a model outside of the runs that the training replaces"
     cases = [
@@ -146,12 +158,12 @@ def test_no_run_of_several_is_replaced_before_all_can_be_trained(work, tmp_path)
     for error, message, changes in cases:
         chosen = experiment(training=changes)
         with refused(error, message):
-            go(work, tmp_path, chosen=chosen, overwrite=True)
+            go(work, folder, chosen=chosen, overwrite=True)
         assert [model.read_bytes() for model in models] == before
     (last,) = seed_variants(CHOSEN, [2])
-    with runs.lock_run(last, tmp_path):
+    with runs.lock_run(last, folder):
         with refused(TrainingError, "another process is training this run"):
-            go(work, tmp_path, overwrite=True)
+            go(work, folder, overwrite=True)
     assert [model.read_bytes() for model in models] == before
 
 
@@ -184,10 +196,12 @@ def test_runs_are_evaluated_on_the_validation_photos_once(work, tmp_path, monkey
 
 
 @pytest.mark.usefixtures("quick")
-def test_scores_of_an_earlier_model_do_not_count(work, tmp_path, monkeypatch):
+def test_scores_of_an_earlier_model_do_not_count(work, trained, tmp_path, monkeypatch):
+    shutil.copytree(trained[0] / NAMES[0], tmp_path / NAMES[0])
     evaluated = record_evaluations(monkeypatch)
     evaluates = {"evaluates": True}
-    go(work, tmp_path, evaluates, chosen=ONE_EPOCH, seeds=[5])
+    go(work, tmp_path, evaluates, chosen=ONE_EPOCH, seeds=[5], resume=True)
+    assert evaluated == [(NAMES[0], "val")]
     with (tmp_path / NAMES[0] / runs.MODEL).open("ab") as model:
         model.write(b" ")  # another model than the scores'
     go(work, tmp_path, evaluates, chosen=ONE_EPOCH, seeds=[5], resume=True)

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 from refusals import refused
@@ -10,7 +11,6 @@ from tiny_run import experiment, prepare
 from tiny_training import (
     STEPS,
     assert_same_run,
-    go,
     interrupt,
     interrupted,
     skip_graphs,
@@ -41,6 +41,18 @@ class Here:
 @pytest.fixture(scope="module")
 def work(tmp_path_factory):
     return prepare(tmp_path_factory.mktemp("work"))
+
+
+@pytest.fixture(scope="module")
+def started(work, tmp_path_factory):
+    """A folder with a run of one epoch; not changed."""
+    return start_run(work, tmp_path_factory.mktemp("started"))
+
+
+@pytest.fixture
+def runs(started, tmp_path):
+    """A copy of that folder."""
+    return Path(shutil.copytree(started, tmp_path / "runs"))
 
 
 @pytest.fixture(autouse=True)
@@ -75,53 +87,46 @@ def train(work, runs, resume=False, overwrite=False, count=1, **changes):
     ],
 )
 def test_no_run_is_replaced_by_a_training_that_workers_refuse(
-    work, tmp_path, error, message, count, changes
+    work, runs, error, message, count, changes
 ):
-    start_run(work, tmp_path)
-    before = {path.name: path.read_bytes() for path in (tmp_path / "tiny").iterdir()}
+    before = {path.name: path.read_bytes() for path in (runs / "tiny").iterdir()}
     with refused(error, message):
-        train(work, tmp_path, overwrite=True, count=count, **changes)
-    after = {path.name: path.read_bytes() for path in (tmp_path / "tiny").iterdir()}
+        train(work, runs, overwrite=True, count=count, **changes)
+    after = {path.name: path.read_bytes() for path in (runs / "tiny").iterdir()}
     assert after == before
 
 
-def test_a_run_is_replaced_on_demand_only_and_the_driver_s_file_is_removed(
-    work, tmp_path
-):
-    start_run(work, tmp_path)
+def test_a_run_is_replaced_on_demand_only_and_the_driver_s_file_is_removed(work, runs):
     with refused(TrainingError, "a run is already present"):
-        train(work, tmp_path)
+        train(work, runs)
     changes = {"training": {"epochs": 2}}
-    assert train(work, tmp_path, overwrite=True, **changes).steps == 2 * STEPS
-    assert [path.name for path in tmp_path.iterdir()] == ["tiny"]
-    assert train(work, tmp_path, resume=True).steps == 3 * STEPS
+    assert train(work, runs, overwrite=True, **changes).steps == 2 * STEPS
+    assert [path.name for path in runs.iterdir()] == ["tiny"]
+    assert train(work, runs, resume=True).steps == 3 * STEPS
 
 
 def test_workers_that_are_started_again_continue_the_run_and_replace_it_once(
-    work, tmp_path, monkeypatch
+    work, started, runs, monkeypatch
 ):
     def fail_once(nodes, function, arguments, folder, count):
         with interrupted(interrupt, 2):
             function(ALONE, **arguments)
         return function(ALONE, **arguments)
 
-    go(work, tmp_path / "whole")
-    runs = start_run(work, tmp_path / "runs")
     monkeypatch.setattr(cluster, "run_together", fail_once)
-    train(work, runs, overwrite=True)
+    train(work, runs, overwrite=True, training={"epochs": 1})
     logs = list((runs / "tiny").glob("events.*"))
     assert len(logs) == 2
-    assert_same_run(tmp_path / "whole", runs)
+    assert_same_run(started, runs)
 
 
-def test_a_relative_initial_model_is_the_driver_s(work, tmp_path, monkeypatch):
+def test_a_relative_initial_model_is_the_driver_s(work, started, tmp_path, monkeypatch):
     """Nodes are started in other folders."""
-    go(work, tmp_path / "runs", name="base")
     driver = tmp_path / "driver"
     elsewhere = tmp_path / "elsewhere"
     for folder in (driver, elsewhere):
         folder.mkdir()
-    shutil.copy(tmp_path / "runs" / "base" / MODEL, driver / "base.safetensors")
+    shutil.copy(started / "tiny" / MODEL, driver / "base.safetensors")
 
     def start_elsewhere(nodes, function, arguments, folder, count):
         os.chdir(elsewhere)
