@@ -24,7 +24,7 @@ from show_attend_tell.training import maximum_likelihood
 from show_attend_tell.training.reranking import fit_reranker, reranker_path
 from show_attend_tell.training.self_critical import SelfCritical
 
-pytestmark = pytest.mark.usefixtures("quick", "no_java")
+pytestmark = pytest.mark.usefixtures("numpy_searches", "quick", "no_java")
 
 DATA = {"data": {"also": {"more": 0.5}}}
 SETS = experiment(**DATA)
