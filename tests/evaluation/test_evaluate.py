@@ -34,6 +34,8 @@ from show_attend_tell.runtime.errors import (
     ModelFileError,
 )
 
+pytestmark = pytest.mark.usefixtures("numpy_searches")
+
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory) -> Place:
@@ -44,17 +46,17 @@ def original(tmp_path_factory) -> Place:
 @pytest.fixture(scope="module")
 def evaluated(original):
     """Return the report with default settings and the model that was loaded for it."""
-    loaded = []
+    models = []
 
     def load(files: list[Path], *options) -> Generator:
         generator = load_generator(files, *options)
-        loaded.append(generator.captioner)
+        models.append(generator.captioner)
         return generator
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("show_attend_tell.evaluation.evaluate.load_generator", load)
         patch.setenv("PATH", "")  # no Java: METEOR takes seconds to start
-        return original.evaluate(), loaded[0]
+        return original.evaluate(), models[0]
 
 
 @pytest.fixture(scope="module")
@@ -71,8 +73,8 @@ def place(original, report, tmp_path, no_java) -> Place:
 
 
 @pytest.fixture
-def compiled(evaluated, monkeypatch):
-    """Load every model file as one captioner, whose graphs are compiled already."""
+def loaded(evaluated, monkeypatch):
+    """Load every model file as one captioner, to save time."""
     model, load = evaluated[1], "show_attend_tell.evaluation.evaluate.load_generator"
     monkeypatch.setattr(load, lambda *options: model.generator)
     return model
@@ -133,8 +135,8 @@ def test_scores_of_another_file_of_the_same_name_are_kept(place):
     score_file(second, EXPERIMENT, place.work, **options)
 
 
-def test_captions_equal_those_generated_for_single_photos(original, compiled):
-    model = compiled
+def test_captions_equal_those_generated_for_single_photos(original, loaded):
+    model = loaded
     with splits.open_features(EXPERIMENT, original.work, identity=IDENTITY) as reader:
         for entry in original.saved("captions-val.json"):
             features = reader.read([reader.rows[entry["image_id"]]])
@@ -166,14 +168,14 @@ def test_scores_json_has_every_metric_and_the_origin_of_the_scores(original, rep
 
 
 def test_scores_have_the_mean_entropy_of_attention_over_words(
-    original, report, compiled
+    original, report, loaded
 ):
     experiment = EXPERIMENT
-    identity = compiled.generator.encoder_identity
+    identity = loaded.generator.encoder_identity
     with splits.open_features(experiment, original.work, identity=identity) as reader:
         (data,) = splits.load_splits(experiment, original.work, ["val"], reader)
         rows, decoding = data.rows, experiment.decoding
-        parts = list(generate_captions(compiled.generator, reader, rows, decoding))
+        parts = list(generate_captions(loaded.generator, reader, rows, decoding))
     terms = []
     for part in parts:
         for alpha, length in zip(part.alpha[:, 0], part.lengths[:, 0], strict=True):
@@ -225,7 +227,7 @@ def test_scores_without_java_or_periods_are_left_out_with_a_note(place, report):
     assert again.scores["BLEU-4"] == report.scores["BLEU-4"]
 
 
-def test_captions_are_saved_before_they_are_scored(place, compiled, monkeypatch):
+def test_captions_are_saved_before_they_are_scored(place, loaded, monkeypatch):
     for name in ("captions-val.json", "scores.json"):
         (place.run / name).unlink()
 
@@ -239,7 +241,7 @@ def test_captions_are_saved_before_they_are_scored(place, compiled, monkeypatch)
     assert not (place.run / "scores.json").exists()
 
 
-def test_scores_of_another_beam_have_files_and_a_column_of_their_own(place, compiled):
+def test_scores_of_another_beam_have_files_and_a_column_of_their_own(place, loaded):
     (place.run / "scores.json").unlink()
     reports = [place.evaluate(beam=beam) for beam in (1, 2)]
     assert [one.label for one in reports] == ["beam 1", "beam 2"]
@@ -252,7 +254,7 @@ def test_scores_of_another_beam_have_files_and_a_column_of_their_own(place, comp
     assert [line.split()[0] for line in lines[2 : 2 + len(METRICS)]] == list(METRICS)
 
 
-def test_a_photo_without_features_is_skipped_with_a_note(place, compiled):
+def test_a_photo_without_features_is_skipped_with_a_note(place, loaded):
     path = feature_path(place.data, EXPERIMENT.encoder)
     with edited(path) as file:
         row = list(file["image_ids"].asstr()).index("photo-14")
@@ -309,7 +311,7 @@ def test_boxes_need_attention(place, report):
     assert "pointing" not in again.scores
 
 
-def test_scenes_also_have_exact_match_and_pointing(place, report, compiled):
+def test_scenes_also_have_exact_match_and_pointing(place, report, loaded):
     left = [0, 0, PHOTO[0] / 2, PHOTO[1]]
     with_objects(place, report.captions, left)
     hits = []
@@ -317,7 +319,7 @@ def test_scenes_also_have_exact_match_and_pointing(place, report, compiled):
         for photo, caption in report.captions.items():
             words = caption.split()
             features = reader.read([reader.rows[photo]])
-            best = compiled.generate(features, EXPERIMENT.decoding)
+            best = loaded.generate(features, EXPERIMENT.decoding)
             for step, word in enumerate(words):
                 if word == words[-1]:
                     drawn = smooth(best.alpha[0, 0, step], (2, 3))
@@ -337,7 +339,7 @@ def test_scenes_also_have_exact_match_and_pointing(place, report, compiled):
 
 
 def test_boxes_of_people_measure_attention_at_words_for_people(
-    place, report, compiled, monkeypatch
+    place, report, loaded, monkeypatch
 ):
     words = " ".join(report.captions.values()).split()
     monkeypatch.setattr(pointing, "PEOPLE", set(words))
@@ -353,7 +355,7 @@ def test_boxes_of_people_measure_attention_at_words_for_people(
     assert any(line.startswith("pointing_mass") for line in table([again]))
 
 
-@pytest.mark.usefixtures("compiled")
+@pytest.mark.usefixtures("loaded")
 @pytest.mark.parametrize(
     ("unreadable", "score", "note"),
     [
@@ -386,7 +388,7 @@ def test_a_beam_of_sampled_words_is_refused(place):
 
 
 @pytest.mark.nightly
-@pytest.mark.usefixtures("compiled")
+@pytest.mark.usefixtures("loaded")
 def test_files_and_labels_contain_the_locations_and_the_seed(place):
     sampled = with_locations("sampled", seed=3)
     how = {"tokenizer": "simple", "progress": False}
@@ -399,14 +401,14 @@ def test_files_and_labels_contain_the_locations_and_the_seed(place):
 
 
 @pytest.mark.nightly
-def test_samples_of_photos_do_not_depend_on_their_batches(original, compiled):
+def test_samples_of_photos_do_not_depend_on_their_batches(original, loaded):
     with splits.open_features(EXPERIMENT, original.work, identity=IDENTITY) as reader:
         rows = np.repeat(reader.rows["photo-12"], 5)
 
         def sample(size, seed=3):
             decoding = with_locations("sampled", seed=seed).decoding
             decoding = dataclasses.replace(decoding, batch_size=size)
-            parts = list(generate_captions(compiled, reader, rows, decoding))
+            parts = list(generate_captions(loaded, reader, rows, decoding))
             return np.concatenate([part.locations for part in parts]).tolist()
 
         samples = sample(1)
