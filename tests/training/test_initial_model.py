@@ -1,13 +1,15 @@
 """Trainings from a model with other words than the data, and means of models."""
 
 import itertools
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
 from refusals import refused
 from tiny_captioner import build
-from tiny_run import experiment, prepare
-from tiny_training import assert_resumes, go, score_in_turn
+from tiny_run import experiment
+from tiny_training import assert_resumes, go, score_in_turn, skip_graphs
 from tiny_transformer import build as build_transformer
 
 from show_attend_tell.cli.main import main
@@ -20,19 +22,19 @@ from show_attend_tell.training import initial_model
 from show_attend_tell.training.initial_model import average_models, extend_vocabulary
 
 
-@pytest.fixture
-def work(tmp_path, quick):
-    return prepare(tmp_path / "work")
+pytestmark = pytest.mark.usefixtures("quick")
 
 
-@pytest.fixture
-def start(work, tmp_path):
+@pytest.fixture(scope="module")
+def start(work, tmp_path_factory):
     """A model whose words are `extra` and those of the data but for star."""
     path = work / "made-up" / "vocabulary.json"
     words = Vocabulary.load(path).words
     kept = (*words[:4], "extra", *(w for w in reversed(words[4:]) if w != "star"))
     Vocabulary(kept).save(path)
-    done = go(work, tmp_path / "start", training={"epochs": 1})
+    with pytest.MonkeyPatch.context() as patch:
+        skip_graphs(patch)
+        done = go(work, tmp_path_factory.mktemp("start"), training={"epochs": 1})
     Vocabulary(words).save(path)
     return done.model, kept
 
@@ -55,7 +57,7 @@ def test_the_model_s_words_are_kept_and_new_ones_are_added(
 
 @pytest.mark.nightly
 def test_a_resumed_training_needs_the_initial_model_no_more(work, start, tmp_path):
-    model, _ = start
+    model = Path(shutil.copy(start[0], tmp_path))
     settings = {"init_from": str(model), "average_decay": 0.9, "initial_share": 0.4}
 
     def train(folder, resume=False):
