@@ -167,9 +167,7 @@ def test_scores_json_has_every_metric_and_the_origin_of_the_scores(original, rep
     assert report.distinct == len(set(captions)) / 4
 
 
-def test_scores_have_the_mean_entropy_of_attention_over_words(
-    original, report, loaded
-):
+def test_scores_have_the_mean_entropy_of_attention_over_words(original, report, loaded):
     experiment = EXPERIMENT
     identity = loaded.generator.encoder_identity
     with splits.open_features(experiment, original.work, identity=identity) as reader:

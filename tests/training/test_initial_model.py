@@ -21,7 +21,6 @@ from show_attend_tell.runtime.errors import ModelFileError, TrainingError
 from show_attend_tell.training import initial_model
 from show_attend_tell.training.initial_model import average_models, extend_vocabulary
 
-
 pytestmark = pytest.mark.usefixtures("quick")
 
 

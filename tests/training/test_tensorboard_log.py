@@ -28,6 +28,9 @@ STEPS, WORDS = (20, 40), 2
 SCORES = {"BLEU-4": 20.0, "CIDEr": 50.0, "attention_peak": 0.95}
 
 
+pytestmark = pytest.mark.usefixtures("numpy_searches")
+
+
 @pytest.fixture(scope="module")
 def model():
     return build(np.random.default_rng(1))
