@@ -4,6 +4,7 @@ import dataclasses
 import logging
 import os
 import shutil
+from functools import cache
 from pathlib import Path
 
 import h5py
@@ -32,6 +33,9 @@ TRAIN, VAL = ROWS + 10, 5
 BROKEN, ABSENT = 3, TRAIN + 1
 SIZE = 4096  # bytes of a photo with padding
 NAME = "features-SceneNet-annotations"
+
+
+shared_encoder = cache(Encoder)
 
 
 def experiment(also=None, **encoder) -> Experiment:
@@ -68,6 +72,14 @@ def _small_parts():
         yield
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _one_encoder():
+    """Build and compile an encoder once for all tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("data_prep.extract.Encoder", shared_encoder)
+        yield
+
+
 @pytest.fixture(scope="module")
 def work(tmp_path_factory) -> Path:
     work = tmp_path_factory.mktemp("work")
@@ -82,7 +94,7 @@ def report(work):
 
 def check_features(path: Path, names: list[str], mirrored: bool) -> None:
     """Compare features with those of the encoder, photo by photo."""
-    encoder = Encoder(experiment().encoder)
+    encoder = shared_encoder(experiment().encoder)
     with FeatureReader(path, encoder.identity()) as reader:
         assert reader.attributes["mirrored"] == mirrored
         for name in names:
@@ -329,7 +341,7 @@ def test_changed_photos_of_an_interrupted_extraction_are_extracted_again(tmp_pat
 
 def test_features_that_know_nothing_of_the_files_stay(tmp_path):
     photos = prepare(tmp_path)[: TRAIN + VAL]
-    encoder = Encoder(experiment().encoder)
+    encoder = shared_encoder(experiment().encoder)
     path = tmp_path / "tiny" / f"{NAME}.h5"
     ids = [photo.id for photo in photos]
     with FeatureWriter(path, encoder.identity(), ids) as writer:
@@ -368,7 +380,7 @@ def interrupt(writer):
 
 def test_features_without_any_photo_are_extracted_when_the_photos_are_back(tmp_path):
     photos = prepare(tmp_path)
-    encoder = Encoder(experiment().encoder)
+    encoder = shared_encoder(experiment().encoder)
     path, count = tmp_path / "tiny" / f"{NAME}.h5", TRAIN + VAL
     ids = [photo.id for photo in photos if photo.split != "none"]
     with FeatureWriter(path, encoder.identity(), ids) as writer:
@@ -417,7 +429,7 @@ def limited(tmp_path):
     manifest.write_manifest(tmp_path / "tiny-first-2" / "manifest.jsonl", kept)
 
     def write_whole(**identity):
-        encoder = Encoder(experiment().encoder)
+        encoder = shared_encoder(experiment().encoder)
         identity = {**encoder.identity(), **identity}
         ids = [photo.id for photo in kept]
         with FeatureWriter(tmp_path / "tiny" / f"{NAME}.h5", identity, ids) as writer:
