@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from refusals import refused
 from tensor_files import unpacked
+from tiny_calibration import make_calibration, make_space
 from tiny_pipeline import make_captioner, make_encoder, photo_bytes, tiny_pipeline
 
+from show_attend_tell.inference.confidence import save_calibration
 from show_attend_tell.inference.pipeline import CaptioningPipeline, load
 from show_attend_tell.models.encoder.weights import save_weights
 from show_attend_tell.models.pretrained import SHIPPED
@@ -25,16 +27,32 @@ def test_a_saved_pipeline_gives_the_same_caption_and_replaces_what_was_there(tmp
     assert again.log_prob == pytest.approx(caption.log_prob, abs=1e-5)
 
 
-def test_a_changed_captioner_captions_in_a_pipeline_that_is_built_of_it():
-    pipeline = load(SHIPPED)
-    before = pipeline.caption(photo_bytes())
-    for weight in pipeline.captioner.weights:
+@pytest.fixture
+def elsewhere(tmp_path):
+    """A calibrated pipeline, encoder's weights a file that is not beside the model."""
+    encoder, file = make_encoder(), tmp_path / "model.safetensors"
+    weights = tmp_path / "weights" / "own.safetensors"
+    weights.parent.mkdir()
+    save_weights(encoder._network, weights, "SceneNet")
+    identity = encoder.identity() | {"weights": "net.safetensors"}
+    make_captioner(encoder, identity).save(file)
+    calibration = make_calibration(make_space(encoder.grid, encoder.width))
+    save_calibration(calibration, file, reranked=False, measured={})
+    return load(file, weights)
+
+
+def test_a_changed_captioner_captions_in_a_pipeline_that_is_built_of_it(
+    elsewhere, eager_searches
+):
+    before = elsewhere.caption(photo_bytes())
+    assert before.confidence is not None
+    for weight in elsewhere.captioner.weights:
         weight.assign(weight * 0.9)
-    built = CaptioningPipeline(pipeline.captioner, pipeline.encoder)
+    built = CaptioningPipeline(elsewhere.captioner, elsewhere.encoder)
     changed = built.caption(photo_bytes())
     assert changed.log_prob != pytest.approx(before.log_prob, abs=1e-3)
     assert changed.confidence is None
-    assert pipeline.caption(photo_bytes()).log_prob == before.log_prob
+    assert elsewhere.caption(photo_bytes()).log_prob == before.log_prob
 
 
 def parts(file):
@@ -64,18 +82,6 @@ def test_reranker_and_calibration_go_with_the_model_until_its_weights_change(tmp
         assert found.generator.reranker is not None
 
 
-@pytest.fixture
-def elsewhere(tmp_path):
-    """A pipeline whose encoder's weights are a file that is not beside the model."""
-    encoder = make_encoder()
-    weights = tmp_path / "weights" / "own.safetensors"
-    weights.parent.mkdir()
-    save_weights(encoder._network, weights, "SceneNet")
-    identity = encoder.identity() | {"weights": "net.safetensors"}
-    make_captioner(encoder, identity).save(tmp_path / "model.safetensors")
-    return load(tmp_path / "model.safetensors", weights)
-
-
 def test_weights_of_the_encoder_that_were_named_go_with_the_model(elsewhere, tmp_path):
     file = tmp_path / "new" / "mine.safetensors"
     elsewhere.save(file)
@@ -93,15 +99,16 @@ def test_weights_of_another_model_are_not_replaced(elsewhere, tmp_path):
     assert not (tmp_path / "mine.safetensors").exists()
 
 
-def test_a_list_of_one_model_is_that_model():
-    alone = load([SHIPPED])
-    assert alone.file == SHIPPED
+def test_a_list_of_one_model_is_that_model(elsewhere, tmp_path):
+    alone = load([elsewhere.file], tmp_path / "weights" / "own.safetensors")
+    assert alone.file == elsewhere.file
     assert alone.calibration is not None
 
 
 def test_several_models_and_other_endings_are_refused(tmp_path):
-    several = CaptioningPipeline(load([SHIPPED, SHIPPED]).engine)
-    for pipeline, name in ((several, "mine.safetensors"), (tiny_pipeline(), "mine")):
+    one = tiny_pipeline()
+    several = CaptioningPipeline(load([one.file, one.file]).engine)
+    for pipeline, name in ((several, "mine.safetensors"), (one, "mine")):
         with pytest.raises(CaptionError, match=r"one model .* Received: \d model"):
             pipeline.save(tmp_path / name)
     assert not list(tmp_path.iterdir())
