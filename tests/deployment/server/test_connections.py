@@ -22,9 +22,9 @@ from show_attend_tell.deployment.server import middleware, serve
 
 @pytest.fixture
 def short_limits(monkeypatch):
-    monkeypatch.setattr(serve, "HEAD_SECONDS", 1.0)
-    monkeypatch.setattr(serve, "REQUEST_SECONDS", 1.5)
-    monkeypatch.setattr(middleware, "BODY_SECONDS", 1.0)
+    monkeypatch.setattr(serve, "HEAD_SECONDS", 0.5)
+    monkeypatch.setattr(serve, "REQUEST_SECONDS", 0.9)
+    monkeypatch.setattr(middleware, "BODY_SECONDS", 0.5)
     monkeypatch.setattr(middleware, "SILENT_SECONDS", 0.3)
 
 
@@ -102,13 +102,15 @@ def test_a_body_that_nobody_reads_does_not_keep_the_connection(address, short_li
         assert time.monotonic() - begin < 60
 
 
-def test_a_connection_is_used_again_after_its_time_limit(address, short_limits):
+def test_a_connection_is_used_again_after_its_time_limit(address, monkeypatch):
+    monkeypatch.setattr(serve, "HEAD_SECONDS", 0.4)
+    monkeypatch.setattr(serve, "REQUEST_SECONDS", 0.4)
     connection = http.client.HTTPConnection("127.0.0.1", port_of(address), 10)
     with contextlib.closing(connection):
-        for _ in range(4):
+        for pause in (0.5, 0):  # longer than a request may take to arrive
             connection.request("GET", "/about")
             assert connection.getresponse().read()
-            time.sleep(0.4)  # longer than a request may take to arrive
+            time.sleep(pause)
         assert connection.sock is not None
 
 
@@ -315,7 +317,7 @@ def test_head_has_the_headers_of_get_and_no_body(address, path):
 
 
 SERVER = """
-import time
+import sys
 from fastapi import FastAPI
 from show_attend_tell.deployment.server.middleware import Guard
 from show_attend_tell.deployment.server.request_queue import RequestQueue
@@ -324,14 +326,20 @@ from show_attend_tell.deployment.server.serve import server_of, take_port
 app, queue = FastAPI(), RequestQueue(4)
 app.add_middleware(Guard, hosts="*", max_bytes=10, message="large")
 
+def work():
+    print("begun", flush=True)
+    sys.stdin.readline()
+
 @app.get("/")
 async def slow():
-    await queue.run(time.sleep, 4)
+    await queue.run(work)
 
 taken = take_port("127.0.0.1", 0)
 print(taken.getsockname()[1], flush=True)
+server = server_of(app)
+server.config.timeout_graceful_shutdown = 0.5  # seconds, of 3
 try:
-    server_of(app).run(sockets=[taken])
+    server.run(sockets=[taken])
 except KeyboardInterrupt:
     print("interrupted")
 """
@@ -339,17 +347,18 @@ except KeyboardInterrupt:
 
 @pytest.mark.parametrize("signals", [1, *nightly(2)])
 def test_an_interrupt_during_a_request_prints_nothing(signals):
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with subprocess.Popen([sys.executable, "-c", SERVER], **pipes) as process:
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    command = [sys.executable, "-c", SERVER]
+    with subprocess.Popen(command, text=True, **pipes) as process:
         port = int(process.stdout.readline())
         with socket.create_connection(("127.0.0.1", port), 20) as connection:
             connection.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-            time.sleep(0.5)
+            assert process.stdout.readline() == "begun\n"
             for _ in range(signals):
                 process.send_signal(signal.SIGINT)
                 time.sleep(0.3)
             found = read_all(connection)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate("end\n", timeout=20)
     assert (out, err) == ("interrupted\n", "")
     assert found.startswith(b"HTTP/1.1 503 ")
     assert b"the server is stopping" in found
