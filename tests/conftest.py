@@ -59,6 +59,14 @@ def pipeline():
     return tiny_pipeline()
 
 
+@pytest.fixture(scope="session")
+def keras_pipeline():
+    """A pipeline with the engine of Keras that all tests share; none may change it."""
+    from tiny_pipeline import tiny_keras_pipeline
+
+    return tiny_keras_pipeline()
+
+
 @pytest.fixture
 def eager_searches(monkeypatch):
     """Search for captions step by step: compiling a search takes several times longer.

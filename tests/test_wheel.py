@@ -11,7 +11,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from tiny_pipeline import photo_bytes, tiny_pipeline
+from tiny_pipeline import photo_bytes, tiny_keras_pipeline
 
 ROOT = Path(__file__).resolve().parents[1]
 MAX_BYTES = 45_000_000
@@ -86,7 +86,7 @@ def test_the_installed_wheel_captions_a_photo_without_the_checkout(installed, tm
     where = "import show_attend_tell, data_prep; print(show_attend_tell.__file__)"
     done = run(installed, "-c", where, cwd=tmp_path)
     assert Path(done.stdout.strip()).is_relative_to(installed), done.stderr
-    model = tiny_pipeline()
+    model = tiny_keras_pipeline()
     arguments = ["-m", "show_attend_tell", "caption", "--write-metadata", "--model"]
     # The model needs Keras, which a line says unless the engine is named.
     arguments += [str(model.file), "--engine", "keras"]

@@ -71,11 +71,13 @@ def test_a_file_of_weights_is_found_beside_the_model_or_by_name(encoder, tmp_pat
     assert named.identity() == beside.identity() == identity
 
 
-def test_other_weights_are_refused_and_both_are_named(encoder, pipeline, tmp_path):
+def test_other_weights_are_refused_and_both_are_named(
+    encoder, keras_pipeline, tmp_path
+):
     other = Encoder(EncoderSettings("SceneNet", "annotations", "none", 32, seed=1))
     weights = tmp_path / "other.safetensors"
     save_weights(other, weights)
-    message = refusal(CaptionError, load, pipeline.file, weights)
+    message = refusal(CaptionError, load, keras_pipeline.file, weights)
     for text in ("'none'", "other.safetensors", "weights_digest", "--encoder-weights"):
         assert text in message
     assert encoder.identity()["weights_digest"][:12] in message

@@ -37,6 +37,12 @@ ROTATED[0x0112] = 6
 
 
 @pytest.fixture(scope="module")
+def pipeline(keras_pipeline):
+    """A pipeline with the engine of Keras; the verb has that of NumPy in its tests."""
+    return keras_pipeline
+
+
+@pytest.fixture(scope="module")
 def results(pipeline, folder) -> list[Caption | Failure]:
     return list(pipeline.caption_photos([folder]))
 

@@ -30,6 +30,12 @@ IMAGES = 8
 
 
 @pytest.fixture(scope="module")
+def pipeline(keras_pipeline):
+    """A pipeline with the engine of Keras."""
+    return keras_pipeline
+
+
+@pytest.fixture(scope="module")
 def file(tmp_path_factory, pipeline):
     """A reranker fitted to captions that the model generates for other photos."""
     rng = np.random.default_rng(4)

@@ -7,7 +7,13 @@ import pytest
 from refusals import refused
 from tensor_files import unpacked
 from tiny_calibration import make_calibration, make_space
-from tiny_pipeline import make_captioner, make_encoder, photo_bytes, tiny_pipeline
+from tiny_pipeline import (
+    make_captioner,
+    make_encoder,
+    photo_bytes,
+    tiny_keras_pipeline,
+    tiny_pipeline,
+)
 
 from show_attend_tell.inference.confidence import save_calibration
 from show_attend_tell.inference.pipeline import CaptioningPipeline, load
@@ -17,7 +23,7 @@ from show_attend_tell.runtime.errors import CaptionError
 
 
 def test_a_saved_pipeline_gives_the_same_caption_and_replaces_what_was_there(tmp_path):
-    pipeline, file = tiny_pipeline(), tmp_path / "new" / "mine.safetensors"
+    pipeline, file = tiny_keras_pipeline(), tmp_path / "new" / "mine.safetensors"
     file.parent.mkdir()
     file.write_text("of an earlier model")
     pipeline.save(file)

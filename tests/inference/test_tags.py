@@ -15,7 +15,7 @@ from show_attend_tell.cli.main import cli
 from show_attend_tell.data.vocabulary import SPECIAL, Vocabulary
 from show_attend_tell.inference.batch import caption_into_file
 from show_attend_tell.inference.metadata import MetadataWriter, sidecar_of
-from show_attend_tell.inference.pipeline import CaptioningPipeline
+from show_attend_tell.inference.pipeline import CaptioningPipeline, load
 from show_attend_tell.inference.request import CaptionRequest
 from show_attend_tell.inference.tags import (
     Tag,
@@ -26,9 +26,7 @@ from show_attend_tell.inference.tags import (
     tags_of,
 )
 from show_attend_tell.inference.xmp import XmpPacket
-from show_attend_tell.reference.generator import Generator
 from show_attend_tell.reference.hypotheses import Hypotheses
-from show_attend_tell.reference.model_file import read_captioner
 from show_attend_tell.runtime.errors import CaptionError
 
 WORDS = ("a", "dog", "dogs", "cat", "grass", "runs", "on", "two", "group", "of")
@@ -180,11 +178,11 @@ def test_a_caption_has_tags_if_they_are_asked_for(tagged, photo):
     )
 
 
-def test_both_engines_have_the_same_tags(tagged):
-    numpy = Generator([read_captioner(tagged.file)])
+def test_both_engines_have_the_same_tags(tagged, eager_searches):
+    numpy = tagged.engine.generator
+    keras = load(tagged.file, engine="keras").generator
     shape = (1, numpy.grid[0] * numpy.grid[1], numpy.annotation_width)
     features = np.random.default_rng(3).random(shape, np.float32) * 60
-    keras = tagged.engine.generator
     found = []
     for generator in (numpy, keras):
         hypotheses = generator.generate(features, keras.decoding)

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from tiny_pipeline import make_captioner, make_encoder
+from tiny_pipeline import save_for_numpy
 
 from show_attend_tell.data.vocabulary import SPECIAL, Vocabulary
 from show_attend_tell.inference.confidence import Calibration, PhotoSpace
@@ -75,8 +75,8 @@ def tagged_pipeline() -> CaptioningPipeline:
     Its candidates are such as "cat cat ball", so that cat is in all, and ball in some.
     """
     file = Path(_FOLDER.name) / "tagged.safetensors"
-    make_captioner(make_encoder(), words=_NOUNS, seed=5).save(file)
-    engine = load(file).engine
+    save_for_numpy(file, words=_NOUNS, seed=5)
+    engine = load(file, engine="numpy").engine
     space = make_space(engine.grid, engine.generator.annotation_width)
     calibration = dataclasses.replace(
         make_calibration(space),

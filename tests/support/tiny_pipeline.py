@@ -65,13 +65,35 @@ def make_captioner(
     return randomised(model, np.random.default_rng(seed), 0.7)
 
 
+def save_for_numpy(file: Path, **options) -> None:
+    """Save a small captioner, and beside it its encoder's weights, which NumPy reads.
+
+    The options are those of :func:`make_captioner`.
+    """
+    from show_attend_tell.models.encoder.weights import save_weights
+
+    encoder, weights = make_encoder(), file.with_name("net.safetensors")
+    save_weights(encoder._network, weights, "SceneNet")
+    identity = encoder.identity() | {"weights": weights.name}
+    make_captioner(encoder, identity, **options).save(file)
+
+
 @functools.cache
 def tiny_pipeline() -> CaptioningPipeline:
     """Return a pipeline loaded from a file, the same in the whole test session.
 
-    Tests share it so that each graph is compiled once; none may change it.
+    Its engine is that of NumPy, which compiles nothing. None may change it.
     """
     file = Path(_FOLDER.name) / "model.safetensors"
+    save_for_numpy(file)
+    return load(file, engine="numpy")
+
+
+@functools.cache
+def tiny_keras_pipeline() -> CaptioningPipeline:
+    """Return such a pipeline with the engine of Keras, whose graphs tests share."""
+    file = Path(_FOLDER.name) / "keras" / "model.safetensors"
+    file.parent.mkdir()
     make_captioner(make_encoder()).save(file)
     return load(file)
 

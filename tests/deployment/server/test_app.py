@@ -71,7 +71,9 @@ def test_post_and_the_verb_give_the_same_caption_for_the_same_seed(
     assert len(found) > 1
 
 
-def test_the_models_own_decoding_is_the_default(pipeline, rotated_photo):
+def test_the_models_own_decoding_is_the_default(
+    pipeline, rotated_photo, eager_searches
+):
     own = {"method": "sample", "temperature": 1.5, "seed": 3}
     model = with_decoding(pipeline, **own)
     content = rotated_photo.read_bytes()
