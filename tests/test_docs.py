@@ -2,9 +2,9 @@
 
 import re
 import runpy
+import sys
 from pathlib import Path
 
-import nbformat
 import pytest
 from chromium import accessibility_faults, browser, shown_as
 from new_process import python
@@ -13,6 +13,15 @@ from static_site import serving
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = sorted((ROOT / "docs").glob("*.ipynb"))
 assert NOTEBOOKS
+
+
+@pytest.fixture(scope="module")
+def nbformat():
+    """The module, without a grammar of addresses whose import takes four seconds."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "rfc3987_syntax", None)
+        import nbformat
+    return nbformat
 
 
 def code_cells(notebook):
@@ -30,7 +39,7 @@ def kinds(cell):
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_notebooks_hold_the_outputs_of_one_run_in_order(path):
+def test_notebooks_hold_the_outputs_of_one_run_in_order(path, nbformat):
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
     cells = code_cells(notebook)
@@ -50,7 +59,9 @@ def test_notebooks_hold_the_outputs_of_one_run_in_order(path):
 @pytest.mark.timeout(1800)  # longer than the limits of `run`, which name the cell
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 @pytest.mark.filterwarnings("default::DeprecationWarning")
-def test_notebooks_run_to_their_end_with_outputs_of_the_stored_kinds(path, monkeypatch):
+def test_notebooks_run_to_their_end_with_outputs_of_the_stored_kinds(
+    path, nbformat, monkeypatch
+):
     pytest.importorskip("nbclient")
     run = runpy.run_path(str(ROOT / "docs" / "execute_notebook.py"))["run"]
     monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "2")
