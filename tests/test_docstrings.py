@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -53,26 +54,37 @@ def members_of(node: ast.ClassDef) -> set[str]:
 
 
 INHERITED = {"from_config"}  # of Keras' classes
-SOURCES = {module_name(path): path.read_text("utf-8") for path in source_files()}
-NAMES = {name: names_in(ast.parse(text).body) for name, text in SOURCES.items()}
+
+
+@cache
+def sources() -> dict[str, str]:
+    """Return the text of each module by its name."""
+    return {module_name(path): path.read_text("utf-8") for path in source_files()}
+
+
+@cache
+def names_of_modules() -> dict[str, set[str]]:
+    """Return the names that each module defines."""
+    return {name: names_in(ast.parse(text).body) for name, text in sources().items()}
 
 
 def exists(reference: str, module: str) -> bool:
     """Return whether a reference in a module names something of ours."""
-    own = NAMES[module]
+    modules = names_of_modules()
+    own = modules[module]
     members = {name.rpartition(".")[2] for name in own}
     if reference in own | members | INHERITED:
         return True
-    if any(reference in names for names in NAMES.values()):
+    if any(reference in names for names in modules.values()):
         return True
     parts = reference.split(".")
-    if parts[0] in own and parts[0] not in NAMES:  # an imported library
+    if parts[0] in own and parts[0] not in modules:  # an imported library
         return True
     for cut in range(len(parts), 0, -1):
         head, tail = ".".join(parts[:cut]), ".".join(parts[cut:])
         for name in (head, *(f"{package}.{head}" for package in PACKAGES)):
             # A module may be named from a folder above it on.
-            for known, defined in NAMES.items():
+            for known, defined in modules.items():
                 if known == name or known.endswith(f".{head}"):
                     if not tail or tail in defined:
                         return True
@@ -82,7 +94,7 @@ def exists(reference: str, module: str) -> bool:
 def test_every_reference_in_the_source_names_something_that_exists():
     stale = [
         f"{module}: {reference}"
-        for module, text in SOURCES.items()
+        for module, text in sources().items()
         for reference in REFERENCE.findall(text)
         if not exists(reference, module)
     ]
@@ -92,7 +104,7 @@ def test_every_reference_in_the_source_names_something_that_exists():
 def test_every_file_that_the_source_names_exists():
     stale = [
         f"{module}: {file}"
-        for module, text in SOURCES.items()
+        for module, text in sources().items()
         for file in FILE.findall(text)
         if not (ROOT / file).exists()
     ]

@@ -8,17 +8,11 @@ from pathlib import Path
 import pytest
 from new_process import python
 from tensor_files import unpacked
-from tiny_pipeline import photo_bytes, tiny_pipeline
+from tiny_pipeline import photo_bytes
 
 from show_attend_tell.models.pretrained import SHIPPED
 
 ROOT = Path(__file__).resolve().parents[1]
-SETUP = """
-import sys
-from pathlib import Path
-from show_attend_tell.models import pretrained
-pretrained.SHIPPED = Path(sys.argv[1])  # a model whose encoder needs no download
-"""
 
 
 def blocks(name: str) -> list[str]:
@@ -28,13 +22,12 @@ def blocks(name: str) -> list[str]:
 
 def run(name: str, folder: Path):
     """Run the blocks of a document, in order, in a folder with its photos."""
-    model = tiny_pipeline().file
     for photo in ("photo.jpg", "docs/images/sheep.jpg"):
         (folder / photo).parent.mkdir(parents=True, exist_ok=True)
         (folder / photo).write_bytes(photo_bytes(1, "JPEG", size=(60, 40)))
-    code = "\n".join([SETUP, *blocks(name)])
+    code = "\n".join(blocks(name))
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    return python("-c", code, model, cwd=folder, env=environment)
+    return python("-c", code, cwd=folder, env=environment)
 
 
 def test_the_blocks_of_the_readme_run(tmp_path):

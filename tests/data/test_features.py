@@ -218,7 +218,7 @@ def test_an_incomplete_later_or_unchecked_file_is_refused(path, change, message)
 def test_a_flipped_bit_anywhere_never_changes_what_is_read(path, rng):
     expected, whole = all_values(path), path.read_bytes()
     refusals = []
-    for bit in rng.integers(8 * len(whole), size=200):
+    for bit in rng.integers(8 * len(whole), size=100):
         content = bytearray(whole)
         content[bit // 8] ^= 1 << bit % 8
         path.write_bytes(content)
@@ -226,5 +226,5 @@ def test_a_flipped_bit_anywhere_never_changes_what_is_read(path, rng):
             assert all_values(path) == expected, f"bit {bit}"
         except DataError as error:
             refusals.append(str(error))
-    assert len(refusals) > 30
+    assert len(refusals) > 15
     assert not any("\n" in refusal for refusal in refusals)

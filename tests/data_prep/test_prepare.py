@@ -436,6 +436,7 @@ def test_every_source_of_the_settings_is_registered():
     assert sorted(names) == sorted(SOURCES)
 
 
+@pytest.mark.nightly
 def test_the_real_flickr8k_gives_the_known_counts(tmp_path):
     if not REAL.is_dir():
         pytest.skip("needs the Flickr8k archives beside the repository")

@@ -271,15 +271,17 @@ def test_exiftool_writes_captions_that_are_ours(tmp_path):
     exiftool = shutil.which("exiftool")
     if exiftool is None:
         pytest.skip("needs exiftool (Debian: libimage-exiftool-perl)")
-    for kind in ("JPEG", "PNG", "WEBP", "TIFF"):
-        photo = tmp_path / f"a.{kind.lower()}"
+    kinds = ("JPEG", "PNG", "WEBP", "TIFF")
+    photos = [tmp_path / f"a.{kind.lower()}" for kind in kinds]
+    for photo, kind in zip(photos, kinds, strict=True):
         photo.write_bytes(saved(kind))
-        row = {"path": str(photo), "caption": "a dog", "made_by": "m"}
-        (tmp_path / "o.csv").write_bytes(exiftool_table([row]))
-        options = ["-q", f"-csv={tmp_path / 'o.csv'}", "-overwrite_original"]
-        subprocess.check_call([exiftool, *options, str(photo)])
+    rows = [{"path": str(p), "caption": "a dog", "made_by": "m"} for p in photos]
+    (tmp_path / "o.csv").write_bytes(exiftool_table(rows))
+    command = [exiftool, "-q", "-overwrite_original"]
+    subprocess.check_call([*command, f"-csv={tmp_path / 'o.csv'}", *photos])
+    for photo in photos:
         assert words_in_photo(photo) == ""
         assert MetadataWriter("other").write(photo, "a cat")
-        edit = [exiftool, "-q", "-overwrite_original", f"-XMP-dc:Description={WORDS}"]
-        subprocess.check_call([*edit, str(photo)])
+    subprocess.check_call([*command, f"-XMP-dc:Description={WORDS}", *photos])
+    for photo in photos:
         assert words_in_photo(photo) == WORDS

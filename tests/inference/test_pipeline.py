@@ -16,7 +16,7 @@ from new_process import python
 from PIL import Image, ImageOps, PngImagePlugin
 from refusals import refused
 from threadpoolctl import threadpool_info
-from tiny_pipeline import DECODING, photo_bytes, with_decoding
+from tiny_pipeline import DECODING, photo_bytes, tiny_pipeline, with_decoding
 
 import show_attend_tell as sat
 from show_attend_tell.config.settings import DecodingSettings
@@ -28,7 +28,6 @@ from show_attend_tell.inference.photos import Failure, find_photos, to_input
 from show_attend_tell.inference.pipeline import CaptioningPipeline, load
 from show_attend_tell.inference.request import CaptionRequest
 from show_attend_tell.inference.result import Caption
-from show_attend_tell.models.pretrained import SHIPPED_LSTM
 from show_attend_tell.reference import parallel
 from show_attend_tell.runtime.errors import CaptionError, ModelFileError, PhotoError
 
@@ -465,7 +464,8 @@ def test_an_unknown_option_names_the_nearest(pipeline, folder):
 
 
 def test_a_loaded_pipeline_is_pickled_as_its_files(folder, monkeypatch):
-    loaded = load(os.path.relpath(SHIPPED_LSTM), engine="numpy")
+    file = tiny_pipeline().file
+    loaded = load(os.path.relpath(file), engine="numpy")
     content = pickle.dumps(loaded)
     assert len(content) < 2000
     monkeypatch.chdir("/")
@@ -475,7 +475,7 @@ def test_a_loaded_pipeline_is_pickled_as_its_files(folder, monkeypatch):
     assert (
         repr(again)
         == repr(loaded)
-        == (f"CaptioningPipeline({SHIPPED_LSTM.name}, engine: NumPy)")
+        == (f"CaptioningPipeline({file.name}, engine: NumPy)")
     )
     with pytest.raises(TypeError, match="save the captioner and load it"):
         pickle.dumps(CaptioningPipeline(loaded.engine))

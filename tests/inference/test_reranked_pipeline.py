@@ -24,35 +24,26 @@ from show_attend_tell.runtime.errors import (
 )
 from show_attend_tell.training import reranking
 
-pytestmark = pytest.mark.usefixtures("eager_searches")
-
 IMAGES = 8
-
-
-@pytest.fixture(scope="module")
-def pipeline(keras_pipeline):
-    """A pipeline with the engine of Keras."""
-    return keras_pipeline
 
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory, pipeline):
     """A reranker fitted to captions that the model generates for other photos."""
     rng = np.random.default_rng(4)
-    side = pipeline.encoder.settings.image_size
-    features = pipeline.encoder.encode(
-        rng.integers(0, 256, (IMAGES, side, side, 3), np.uint8)
-    )
-    words = len(pipeline.captioner.vocabulary.words)
-    captions = [[rng.integers(4, words, 5).tolist()] * 2 for _ in range(IMAGES)]
+    engine = pipeline.engine
+    squares = rng.integers(0, 256, (IMAGES, engine.side, engine.side, 3), np.uint8)
+    features = engine.encoder.encode(squares)
+    words = engine.vocabulary.words
+    captions = [[rng.integers(4, len(words), 5).tolist()] * 2 for _ in range(IMAGES)]
     path = tmp_path_factory.mktemp("reranker") / "reranker.safetensors"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reranking, "MIN_PHOTOS", 1)
         found = reranking.fit(
             descriptors(features),
             captions,
-            pipeline.captioner.vocabulary.words,
-            pipeline.encoder.identity(),
+            words,
+            engine.encoder.identity(),
         )
     save_reranker(found, path)
     return path
@@ -152,7 +143,8 @@ def model(pipeline, file, tmp_path):
     """A copy of the model with the reranker as a part of it."""
     path = tmp_path / "copy" / "model.safetensors"
     path.parent.mkdir()
-    shutil.copy(pipeline.file, path)
+    for one in (pipeline.file, pipeline.file.with_name("net.safetensors")):
+        shutil.copy(one, path.parent)
     save_reranker(load_reranker(file), path)
     return path
 
