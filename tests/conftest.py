@@ -71,7 +71,8 @@ def keras_pipeline():
 def eager_searches(monkeypatch):
     """Search for captions step by step: compiling a search takes several times longer.
 
-    Tests of compiled searches are in ``models/test_generation.py``.
+    Tests of compiled searches are in ``models/test_generation.py``. A pipeline keeps
+    its searches: those of `keras_pipeline` would be slow in all later tests.
     """
     monkeypatch.setattr(
         "show_attend_tell.models.generator.compiled", lambda function, *_: function

@@ -12,8 +12,6 @@ from tiny_pipeline import DECODING
 import show_attend_tell as sat
 from show_attend_tell.data.preprocessing import load_photo
 
-pytestmark = pytest.mark.usefixtures("eager_searches")
-
 
 @pytest.fixture(scope="module")
 def pipeline(keras_pipeline):
