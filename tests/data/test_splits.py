@@ -10,6 +10,7 @@ from tiny_run import IDENTITY, experiment, prepare, write_features
 from show_attend_tell.data.features import FeatureReader, feature_path
 from show_attend_tell.data.manifest import Photo, read_manifest, write_manifest
 from show_attend_tell.data.splits import (
+    ViewsReader,
     folder_of,
     load_splits,
     open_features,
@@ -46,6 +47,19 @@ def test_rows_are_found_by_id_whatever_their_order(work):
     with open_features(experiment(), work, "train") as reader:
         (split,) = load_splits(experiment(), work, ["train"], reader)
         np.testing.assert_array_equal(split.rows, range(11, -1, -1))
+
+
+def test_views_are_the_photo_and_its_mirror_image(work):
+    with (
+        open_features(experiment(), work) as reader,
+        open_features(experiment(), work, "train") as mirror,
+    ):
+        views = ViewsReader(reader, mirror).read([3, 5])
+        photos, mirrored = reader.read([3, 5]), mirror.read([3, 5])
+    assert views.shape == (2, 2, *photos.shape[1:])
+    np.testing.assert_array_equal(views[:, 0], photos)
+    np.testing.assert_array_equal(views[:, 1], mirrored)
+    assert not np.array_equal(photos, mirrored)
 
 
 def test_photos_without_caption_or_features_are_left_out_and_counted(tmp_path, caplog):
