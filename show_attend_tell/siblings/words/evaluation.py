@@ -29,8 +29,8 @@ def measure(
     """Measure the word accuracy of a reader, and draw the attention of some words.
 
     Other data and other searches have other files: ``scores-<data>-<split>.json`` for
-    words that are not in the folder of the training words, with ``-beam-<n>`` and
-    ``-lexicon`` for another search. The split may be ``train`` or ``all`` too.
+    words that are not in the folder of the training words, and for the splits ``train``
+    and ``all``, with ``-beam-<n>`` and ``-lexicon`` for another search.
 
     Args:
         run: the model and its words.
@@ -61,12 +61,7 @@ def measure(
         **score_words([reading.word for reading in readings], data.words),
         "measured": f"{search_name}, capitals as small letters, {lexicon_use}",
     }
-    # `scores.json` is kept for greedy words of the data that the run was trained with.
-    suffix = ""
-    if beam != 1 or lexicon is not None or split not in ("val", "test"):
-        suffix = f"-beam-{beam}" if lexicon is None else f"-beam-{beam}-lexicon"
-    if suffix or name != trained_on:
-        suffix = f"-{name}-{split}{suffix}"
+    suffix = file_suffix(name, split, trained_on, beam, lexicon is not None)
     folder = run.folder / f"figures{suffix}"
     figures = []
     for row, reading in enumerate(readings[:DRAWN]):
@@ -78,6 +73,23 @@ def measure(
 
 
 evaluate = functools.partial(evaluate_run, measure, READERS, read_split)
+
+
+def file_suffix(
+    data: str, split: str, trained_on: str, beam: int, has_lexicon: bool
+) -> str:
+    """Return the end of the names of scores and figures, see :func:`measure`.
+
+    It is empty for greedy words of the held-out data that the run was trained with.
+    """
+    search = ""
+    if has_lexicon:
+        search = f"-beam-{beam}-lexicon"
+    elif beam != 1:
+        search = f"-beam-{beam}"
+    if not search and data == trained_on and split in ("val", "test"):
+        return ""
+    return f"-{data}-{split}{search}"
 
 
 def _require_alphabet(

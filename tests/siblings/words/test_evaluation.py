@@ -2,7 +2,7 @@
 
 import pytest
 
-from show_attend_tell.siblings.words.evaluation import score_words
+from show_attend_tell.siblings.words.evaluation import file_suffix, score_words
 
 
 def test_scores_of_three_words_by_hand():
@@ -23,3 +23,19 @@ def test_scores_of_three_words_by_hand():
 def test_the_interval_is_wilsons(right, count, low, high):
     scores = score_words(["a"] * right + ["b"] * (count - right), ["a"] * count)
     assert scores["interval"] == pytest.approx((low, high), abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("data", "split", "search", "suffix"),
+    [
+        ("words", "val", (1, False), ""),
+        ("words", "test", (1, False), ""),
+        ("words", "train", (1, False), "-words-train"),
+        ("iiit5k", "val", (1, False), "-iiit5k-val"),
+        ("iiit5k", "all", (1, False), "-iiit5k-all"),
+        ("words", "val", (5, False), "-words-val-beam-5"),
+        ("iiit5k", "all", (1, True), "-iiit5k-all-beam-1-lexicon"),
+    ],
+)
+def test_files_name_other_data_splits_and_searches(data, split, search, suffix):
+    assert file_suffix(data, split, "words", *search) == suffix
