@@ -176,9 +176,11 @@ def _about(entries: Sequence[dict]) -> dict:
 
     The seconds are those of all attempts, unless the whole recipe was killed.
     """
+    # None where the source is in no git repository.
+    revisions = dict.fromkeys(entry["revision"] or "" for entry in entries)
     return {
         "seconds": sum(entry["seconds"] for entry in entries),
-        "revision": ", ".join(dict.fromkeys(entry["revision"] for entry in entries)),
+        "revision": ", ".join(filter(None, revisions)) or None,
         "machine": entries[-1]["machine"],
         "commands": [entry["command"] for entry in entries],
     }

@@ -103,7 +103,7 @@ def headline(template: str, results: dict) -> str:
         found = selected_runs(key, results)
         if score == "revision":
             result = results.get(key.partition("|")[0], {})
-            values = [origin(run, result)["revision"] for run in found]
+            values = [_revision(origin(run, result)) for run in found]
         else:
             values = [value_of(score, run) for run in found if score in run["scores"]]
         return ", ".join(dict.fromkeys(values)) or NOT_MEASURED
@@ -206,13 +206,17 @@ def _with_interval(score: str, run: dict) -> str:
 
 def source_of(run: dict) -> str:
     """Return the revision of a run, and how it was measured or trained otherwise."""
-    revision = run["revision"] or "no git repository"
+    revision = _revision(run)
     if "LOG.md" in run.get("source", ""):
         return f"{revision} ²"
     if "source" in run:
         return f"{revision} ³"
     training = run.get("training")
     return f"{revision}, trained on {training['machine']}" if training else revision
+
+
+def _revision(run: dict) -> str:
+    return run["revision"] or "no git repository"
 
 
 def commands_of(names: list[str], rows: dict, results: dict) -> list[str]:

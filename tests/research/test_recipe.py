@@ -193,6 +193,12 @@ def test_the_seconds_of_interrupted_attempts_count(small, monkeypatch):
     assert run["seconds"] == 10 + 10 + 3 * 10 + 10
 
 
+def test_outside_of_a_git_repository_a_recipe_has_no_revision(small, monkeypatch):
+    monkeypatch.setattr(recipe, "git_revision", lambda: None)
+    (run,) = recipe.run_recipe("r", 3, "data")
+    assert run["revision"] is None
+
+
 def test_a_stage_that_ended_with_another_command_is_refused(small):
     stages, called, _ = small
     recipe.run_recipe("r", 3, "data")

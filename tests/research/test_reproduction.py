@@ -120,6 +120,8 @@ def test_a_headline_has_every_seed_and_says_what_was_not_measured():
     text = pages.headline(template, results)
     assert text == "BLEU-4 20.03, 20.30, x 1.00 at r1; not measured"
     assert pages.headline("{b|BLEU-4} % and {c|BLEU-4} %", results) == "not measured"
+    results["a"]["revision"] = None
+    assert pages.headline("at {a|revision}", results) == "at no git repository"
 
 
 def test_a_line_joins_the_scores_of_two_rows_by_seed():
