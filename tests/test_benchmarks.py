@@ -16,6 +16,7 @@ from new_process import python
 
 from benchmarks import (
     cluster,
+    compile_time,
     cost,
     end_to_end,
     engines,
@@ -33,6 +34,7 @@ from benchmarks.turns import Contender, ContenderError, Times
 from show_attend_tell.config.settings import EncoderSettings
 from show_attend_tell.data.features import FeatureReader
 from show_attend_tell.inference.photos import Failure
+from show_attend_tell.training import maximum_likelihood
 
 MACHINE = {"rates": {"float32": 1e9, "bfloat16": 4e9, "bandwidth": 1e8}}
 FIELDS = (
@@ -92,6 +94,21 @@ def test_our_training_step_is_the_products(monkeypatch):
     assert int(model.optimizer.iterations) == 1
     assert (settings.optimizer, settings.precision) == ("adamw", "float32")
     assert model.count_params() - 1 == cost.parameters(TINY)  # the annotations' scale
+
+
+def test_a_step_is_compiled_for_each_length(monkeypatch):
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("needs TensorFlow")
+    seen = []
+
+    def step(x, targets):
+        seen.append(targets.shape[1])
+        return {"loss": 0.0}
+
+    monkeypatch.setattr(maximum_likelihood, "captioner_step", lambda *_: step)
+    found = compile_time.compiling(TINY, [8, 10])
+    assert found.keys() == {"first", "compiling", "cores"}
+    assert sorted(seen) == [8, 8, 10, 10]
 
 
 def test_vgg19_has_its_published_number_of_operations():
