@@ -101,7 +101,7 @@ def captions(photos: str | None) -> dict:
     with tempfile.TemporaryDirectory() as folder:
         files = tuple(_files(photos, folder))
         out = Path(folder, "captions.jsonl")
-        job = out, files, frozenset()
+        job = cluster.Chunk(out, files, frozenset())
         warm = _seconds(worker, job)
         seconds = _seconds(worker, job)
         size = out.stat().st_size

@@ -23,6 +23,7 @@ from benchmarks import (
     feature_file,
     gpu,
     ours,
+    rates,
     speedrun,
     synthetic,
     table,
@@ -31,6 +32,7 @@ from benchmarks import (
 from benchmarks.row import Bar, Row
 from benchmarks.sizes import TINY, Sizes
 from benchmarks.turns import Contender, ContenderError, Times
+from show_attend_tell.cluster import captions as cluster_captions
 from show_attend_tell.config.settings import EncoderSettings
 from show_attend_tell.data.features import FeatureReader
 from show_attend_tell.inference.photos import Failure
@@ -109,6 +111,28 @@ def test_a_step_is_compiled_for_each_length(monkeypatch):
     found = compile_time.compiling(TINY, [8, 10])
     assert found.keys() == {"first", "compiling", "cores"}
     assert sorted(seen) == [8, 8, 10, 10]
+
+
+def test_the_rate_of_captions_is_that_of_a_chunk_of_the_cluster(monkeypatch, tmp_path):
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("needs TensorFlow")
+    for number in range(2):
+        (tmp_path / f"{number}.jpg").touch()
+    seen = []
+
+    def write(chunk):
+        seen.append((len(chunk.photos), chunk.present))
+        chunk.shard.write_text("a row\n" * len(chunk.photos))
+
+    encoder = SimpleNamespace(identity=dict)
+    loaded = SimpleNamespace(encoder=encoder)
+    module = "show_attend_tell.inference"
+    monkeypatch.setattr(f"{module}.pipeline.load_requested", lambda request: loaded)
+    monkeypatch.setattr(f"{module}.batch.made_by", lambda *_: "a model")
+    monkeypatch.setattr(cluster_captions, "shard_writer", lambda *_: write)
+    found = rates.captions(str(tmp_path))
+    assert seen == [(2, frozenset())] * 2
+    assert found["bytes of a caption's row"] == len("a row\n")
 
 
 def test_vgg19_has_its_published_number_of_operations():
