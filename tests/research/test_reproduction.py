@@ -169,7 +169,8 @@ def test_the_command_of_a_row_is_valid(name):
     if "script" in row:
         assert (ROOT / row["script"].split()[0]).exists()
     for other in (row.get("of"), row.get("after")):
-        assert other is None or other in ROWS
+        if other is not None:
+            assert set(row.get("seeds", [None])) <= set(ROWS[other]["seeds"])
 
 
 def test_a_row_prepares_the_data_and_features_that_its_settings_name():
@@ -224,6 +225,27 @@ def test_the_lines_of_a_claim_are_those_of_rows():
 
 def test_every_result_has_a_row():
     assert RESULTS.keys() <= ROWS.keys()
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_a_second_measurement_has_seeds_and_labels_of_the_first(name):
+    row = ROWS[name]
+    first = {(run.get("seed"), run.get("label")) for run in RESULTS[name]["runs"]}
+    assert {seed for seed, _ in first} <= set(row.get("seeds", [None]))
+    if "script" in row or "recipe" in row:
+        return
+    labels = [f"beam {beam}" for beam in row.get("beams", [])] or [None]
+    assert first >= {(seed, label) for seed, _ in first for label in labels}
+
+
+def test_an_ensemble_averages_the_runs_of_another_row():
+    ((*_, first, second),) = [
+        [x for option, x in zip(words, words[1:], strict=False) if option == "--model"]
+        for words in rows_of.commands("ensemble", ROWS, [None])["eval"]
+    ]
+    trained = rows_of.commands("flickr8k_transformer_cider", ROWS, [1, 2])["eval"]
+    names = [words[words.index("--name") + 1] for words in trained]
+    assert [first, second] == names
 
 
 def test_a_row_is_trained_and_each_seed_evaluated(tmp_path, monkeypatch):
