@@ -22,7 +22,7 @@ import sys
 from pathlib import Path
 
 from measured import machine, numbers_of
-from recipe import run_recipe
+from recipe import STAGES, run_folder, run_recipe
 from reproduction_figures import write_figures
 from reproduction_page import PAGE, heading, page
 from reproduction_rows import (
@@ -190,14 +190,23 @@ def next_measurement(
     return file, result, chosen
 
 
-def _print_second(name: str, file: Path, seeds: list) -> None:
+def _print_second(name: str, row: dict, file: Path, seeds: list) -> None:
     """Print what a second measurement measures, or that there is one."""
     if not seeds:
         print(f"{name}: measured twice; remove {file} to repeat the second measurement")
         return
     print(f"{name}: measured before; the second measurement is kept in {file}")
+    run = row.get("of", name)
     for seed in seeds:
-        folder = RUNS / (name if seed is None else f"{name}-seed-{seed}")
+        if "recipe" in row:
+            folder = run_folder(row["recipe"], seed)
+            if (folder / STAGES).exists():
+                print(
+                    f"{folder}: stages that are done are not run again; remove it and "
+                    "the runs of its trainings to measure them anew"
+                )
+            continue
+        folder = RUNS / (run if seed is None else f"{run}-seed-{seed}")
         if runs.holds_run(folder):
             print(f"{folder}: trained before; remove it to train it anew")
 
@@ -227,7 +236,7 @@ def main() -> None:
     for name in given.names:
         file, result, chosen = next_measurement(name, rows[name], given.seed)
         if file.parent != RESULTS:
-            _print_second(name, file, chosen)
+            _print_second(name, rows[name], file, chosen)
         # On a cluster the seeds train side by side, unless they start from other runs.
         together = options and chosen and "after" not in rows[name]
         for seeds in [chosen] if together else [[x] for x in chosen]:

@@ -420,6 +420,28 @@ def test_a_second_measurement_is_kept_beside_the_first(
     assert f"verdict: {verdict}" in printed
 
 
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("everyday", "everyday-seed-1/stages.json"),
+        ("flickr8k_soft6", "flickr8k_soft6-seed-1/model.safetensors"),
+        ("people_soft", "flickr8k_soft6-seed-1/model.safetensors"),
+    ],
+)
+def test_a_second_measurement_names_what_it_does_not_make_anew(
+    tmp_path, monkeypatch, capsys, name, file
+):
+    monkeypatch.chdir(tmp_path)
+    arguments = (name, ROWS[name], Path("again.json"), [1])
+    reproduction._print_second(*arguments)
+    assert "remove" not in capsys.readouterr().out
+    path = rows_of.RUNS / file
+    path.parent.mkdir(parents=True)
+    path.touch()
+    reproduction._print_second(*arguments)
+    assert f"{path.parent}: " in capsys.readouterr().out
+
+
 def test_scores_without_intervals_have_no_verdict_unless_they_are_equal():
     verdict_of = second_measurement.verdict_of
     one = {"scores": {"error": 1.0}}
