@@ -40,7 +40,9 @@ NOT_RUN = {
     "render-words": "needs minutes",  # a verb of earlier revisions
     "download": "needs a network",
     "demo": "serves until it is stopped; curl's commands ask it",
+    "tint": "needs the plug-in of an example",
 }
+NOT_INSTALLED = {"tint"}  # verbs without a usage
 NOT_RUN_OPTIONS = {
     "--cluster": "needs a cluster",
     "--reranker": "needs a fitted reranker",
@@ -112,8 +114,9 @@ def record(checkout: Checkout, data: Path, folder: Path, quick: bool) -> list[En
     with Runner(checkout, scratch, quick) as runner:
         for command in commands_of(checkout.path):
             words = split(command.text)
-            if words[0].endswith("show-attend-tell") and words[1] not in verbs:
-                verbs.append(words[1])
+            if words[0].endswith("show-attend-tell"):
+                if words[1] not in (*verbs, *NOT_INSTALLED):
+                    verbs.append(words[1])
             if command.text not in results:
                 results[command.text] = runner.run(words)
             entries.append(
@@ -202,6 +205,9 @@ class Runner:
         reason = reason_not_to_run(words, self.quick)
         if reason is not None:
             return None, reason
+        is_ours = Path(words[0]).name == "show-attend-tell"
+        if not is_ours and shutil.which(words[0]) is None:
+            return None, "needs a program that is not installed"
         if words[0] == "make":
             # The file says that the environment is installed; nothing is run.
             words = ["make", "-n", *_INSTALLED, *words[1:]]
@@ -321,6 +327,7 @@ def write_fixtures(checkout: Checkout, data: Path, folder: Path) -> None:
     for name in names:
         shutil.copyfile(data / "Flicker8k_Dataset" / name, folder / "holiday" / name)
     draw_word("sheep", folder / "crop.jpg")
+    draw_word("sheep", folder / "crop.png")
     draw_word("grass", folder / "crops/grass.jpg")
     draw_word("7", folder / "seven.png", size=(28, 28), ground="black", ink="white")
 

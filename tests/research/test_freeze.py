@@ -1,14 +1,18 @@
 """The parts of the comparison with an earlier revision that only compute."""
 
 import json
+import re
 from pathlib import Path
 
+import click
 import pytest
 
 from research.freeze import scores, sentences, transcript
 from research.freeze.checkout import Checkout, engine_options
 from research.freeze.documents import commands, commands_of
 from research.freeze.transcript import Entry
+from show_attend_tell.cli.main import cli
+from show_attend_tell.runtime import plugins
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -74,6 +78,38 @@ def test_each_command_of_the_documents_is_run_or_has_a_reason():
 def test_a_command_without_its_data_has_a_reason(command, reason):
     words = transcript.split(command)
     assert transcript.reason_not_to_run(words, quick=False) == reason
+
+
+def test_the_photos_of_commands_are_among_the_fixtures(tmp_path):
+    (tmp_path / "Flicker8k_Dataset").mkdir()
+    names = ["1.jpg", "2.jpg", "3.jpg"]
+    for name in names:
+        (tmp_path / "Flicker8k_Dataset" / name).touch()
+    (tmp_path / "Flickr_8k.devImages.txt").write_text("\n".join(names))
+    fixtures = tmp_path / "fixtures"
+    transcript.write_fixtures(Checkout(ROOT), tmp_path, fixtures)
+    for command in commands_of(ROOT):
+        words = transcript.split(command.text)
+        if transcript.reason_not_to_run(words, quick=False) is None:
+            for name in re.findall(r"(?:^|[ @])([\w/]+\.(?:jpg|png))", command.text):
+                assert (fixtures / name).exists(), command
+
+
+@pytest.mark.skipif(not plugins.installed(), reason="needs the plug-ins' verbs")
+def test_verbs_of_commands_are_installed():
+    for command in commands_of(ROOT):
+        words = transcript.split(command.text)
+        if words[0] == "show-attend-tell" and words[1] not in transcript.NOT_INSTALLED:
+            verb = words[1]
+            assert verb[0] == "-" or cli.get_command(click.Context(cli), verb), command
+
+
+def test_a_program_that_is_not_installed_is_not_run(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    runner = transcript.Runner(Checkout(ROOT), tmp_path, quick=False)
+    status, reason = runner.run(["exiftool", "-r", "holiday/"])
+    assert status is None
+    assert reason == "needs a program that is not installed"
 
 
 def test_quick_leaves_out_slow_commands():
