@@ -186,8 +186,12 @@ test-jax: $(TESTED)
 # ARGS=--document writes the table of docs/scale.md.
 test-tpu: $(TESTED)
 	$(BIN) -m pip install --quiet --disable-pip-version-check -e '.[test,jax]'
-	test -d .venv/tpu/libtpu || $(BIN) -m pip install --quiet --disable-pip-version-check \
-	  --no-deps --target .venv/tpu "$$($(BIN) -c '$(LIBTPU)')"
+	@set -e; compiler=$$($(BIN) -c '$(LIBTPU)'); \
+	if [ ! -e ".venv/tpu/$$compiler" ]; then \
+	  $(BIN) -m pip install --quiet --disable-pip-version-check --upgrade \
+	    --no-deps --target .venv/tpu "$$compiler"; \
+	  touch ".venv/tpu/$$compiler"; \
+	fi
 	PYTHONPATH=.venv/tpu $(BIN) -m benchmarks.tpu $(ARGS)
 
 # Run workers on two nodes of a Ray cluster on this machine, and kill some.

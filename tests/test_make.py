@@ -71,6 +71,30 @@ def test_a_finished_environment_is_updated_and_another_made_anew(tmp_path, finis
     assert stamp.stat().st_mtime > 0
 
 
+def test_the_compiler_for_tpus_is_the_one_that_jax_names(tmp_path):
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    log = tmp_path / "log"
+    python = tmp_path / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    (tmp_path / ".venv" / "tpu" / "libtpu").mkdir(parents=True)
+    installed = []
+    for compiler in ("libtpu==1.*", "libtpu==1.*", "libtpu==2.*"):
+        python.write_text(
+            f'#!/bin/sh\necho "$*" >> {log}\n[ "$1" = -c ] && echo "{compiler}" || :\n'
+        )
+        python.chmod(0o755)
+        log.unlink(missing_ok=True)
+        subprocess.run(
+            ["make", "-o", ".venv/installed-for-tests", "test-tpu"],
+            check=True,
+            cwd=tmp_path,
+        )
+        calls = log.read_text().splitlines()
+        installed.append([call for call in calls if call.endswith(compiler)])
+        assert calls[-1].rstrip() == "-m benchmarks.tpu"
+    assert list(map(len, installed)) == [1, 0, 1]
+
+
 def stages(*arguments: str) -> dict[str, str]:
     """Return the options of each stage that make would run."""
     printed = subprocess.run(
