@@ -60,7 +60,9 @@ class Decoder(NamedTuple):
     """The properties of a decoder that settings and captioners depend on."""
 
     title: str  # in a sentence
-    table: str  # the table of settings that holds its widths and switches
+    # field of SavedConfig that holds its widths and switches: ``settings`` is the table
+    # [model] of an experiment, others have the name of their table
+    table: str
     selects_locations: bool  # whether a word's context may be one location
     unused: frozenset[str] = frozenset()  # keys of [model] without effect
 
@@ -79,6 +81,16 @@ DECODERS = {
         ),
     ),
 }
+
+
+def unread_tables(decoder: str) -> dict[str, str]:
+    """Return the tables that other decoders alone read, each with one of these."""
+    shared = ("settings", DECODERS[decoder].table)
+    return {
+        other.table: name
+        for name, other in DECODERS.items()
+        if other.table not in shared
+    }
 
 
 # Type checkers do not know an unpacked Literal.
@@ -159,11 +171,16 @@ class ModelSettings:
 
     @model_validator(mode="after")
     def _check_decoder(self) -> Self:
-        if self.attention in ("hard", "none") and self.decoder != "lstm":
+        decoders = list(DECODERS)
+        if self.attention == "hard":
+            decoders = [name for name in DECODERS if DECODERS[name].selects_locations]
+        elif self.attention == "none":  # the LSTM's first input
+            decoders = ["lstm"]
+        if self.decoder not in decoders:
             raise ValueError(
-                f"attention = {self.attention!r} must go with decoder = 'lstm'. "
-                f"Received: decoder = {self.decoder!r}; its attention is 'soft' or "
-                "'mean'"
+                f"attention = {self.attention!r} must go with decoder = "
+                f"{' or '.join(map(repr, decoders))}. Received: decoder = "
+                f"{self.decoder!r}; its attention is 'soft' or 'mean'"
             )
         return self
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from show_attend_tell.config.captioner import DECODERS
+from show_attend_tell.config.captioner import DECODERS, unread_tables
 from show_attend_tell.config.settings import (
     TOML_ERRORS,
     AnyExperiment,
@@ -200,16 +200,19 @@ def _require_effect(experiment: Experiment, changes: Iterable[str]) -> None:
     """Raise ConfigError if a change has no effect with the decoder or the attention."""
     model = experiment.model
     decoder = DECODERS[model.decoder]
+    # None if its widths and switches are in [model].
+    own_table = getattr(experiment, decoder.table, None)
+    unread = unread_tables(model.decoder)
     for change in changes:
         key = change.partition("=")[0].strip()
         table, _, name = key.partition(".")
         if table == "model" and name in decoder.unused:
             reason = f"model.decoder = {model.decoder!r}"
-            has_own = hasattr(getattr(experiment, decoder.table), name)
+            has_own = hasattr(own_table, name)
             advice = f"set {decoder.table}.{name}" if has_own else "leave it out"
-        elif table == "transformer" and decoder.table != table:
+        elif table in unread:
             reason = f"model.decoder = {model.decoder!r}"
-            advice = "leave it out, or set model.decoder = 'transformer'"
+            advice = f"leave it out, or set model.decoder = {unread[table]!r}"
         elif table == "hard" and model.attention != "hard":
             reason = f"model.attention = {model.attention!r}"
             advice = "leave it out, or set model.attention = 'hard'"

@@ -9,6 +9,7 @@ import numpy as np
 from tensorboard.plugins import projector
 from tqdm import tqdm
 
+from show_attend_tell.config.captioner import unread_tables
 from show_attend_tell.config.experiments import nearest_shipped
 from show_attend_tell.config.settings import (
     AnyExperiment,
@@ -178,14 +179,13 @@ def hyperparameters(experiment: Any) -> dict[str, bool | int | float | str]:
     TensorBoard shows five columns, first those that differ among the runs, for which
     every run must have them, then by name: ``changed`` comes before the tables.
     """
-    unused = set()
+    unused: set[str] = set()
     if experiment.task == "caption":
         if experiment.model.attention != "hard":
             unused.add("hard")
         if experiment.training.objective != "distil":
             unused.add("distillation")
-        if experiment.model.decoder != "transformer":
-            unused.add("transformer")
+        unused |= unread_tables(experiment.model.decoder).keys()
     values: dict[str, bool | int | float | str] = {"changed": _changes(experiment)}
     for table in dataclasses.fields(experiment):
         settings = getattr(experiment, table.name)

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_settings import CAPTION, changed, line_of, message_of
 
+from show_attend_tell.config.captioner import DECODERS, Decoder
 from show_attend_tell.config.experiments import (
     caption_experiment,
     load_experiment,
@@ -362,3 +363,24 @@ def test_a_change_without_effect_is_refused(experiment, change, message):
         "flickr8k_soft": ["model.attention=hard", "hard.samples=5"],
     }
     load_experiment(experiment, with_effect[experiment])
+
+
+def test_keys_and_tables_that_a_further_decoder_does_not_read_are_refused(monkeypatch):
+    # A decoder whose widths are in [model], and one with a table of its own.
+    lstm = DECODERS["lstm"]._replace(unused=frozenset({"selector"}))
+    monkeypatch.setitem(DECODERS, "lstm", lstm)
+    monkeypatch.setitem(DECODERS, "third", Decoder("A third", "distillation", False))
+    for change, advice in (
+        ("model.selector=false", "leave it out"),
+        ("distillation.temperature=3", "or set model.decoder = 'third'"),
+    ):
+        line = line_of(load_experiment, "flickr8k_soft", [change])
+        assert "has no effect with model.decoder = 'lstm'" in line
+        assert line.endswith(advice)
+
+
+def test_a_decoder_that_selects_locations_may_have_hard_attention(monkeypatch):
+    transformer = DECODERS["transformer"]._replace(selects_locations=True)
+    monkeypatch.setitem(DECODERS, "transformer", transformer)
+    model = {"decoder": "transformer", "attention": "hard"}
+    assert experiment_from_dict(changed(CAPTION, "model", **model))

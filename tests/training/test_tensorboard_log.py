@@ -13,6 +13,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.plugins.hparams import plugin_data_pb2
 from tiny_captioner import build
 
+from show_attend_tell.config.captioner import DECODERS
 from show_attend_tell.config.experiments import load_experiment
 from show_attend_tell.data.splits import load_splits, open_features
 from show_attend_tell.data.vocabulary import SPECIAL
@@ -110,6 +111,13 @@ def test_what_was_changed_is_the_first_hyperparameter_and_others_are_complete(ev
     assert all(isinstance(value, bool | int | float | str) for value in row.values())
     (settings,) = events.Tensors("settings")
     assert b"learning_rate = 0.02" in settings.tensor_proto.string_val[0]
+
+
+def test_tables_of_other_decoders_are_no_hyperparameters(monkeypatch):
+    third = DECODERS["transformer"]._replace(table="hard")
+    monkeypatch.setitem(DECODERS, "third", third)
+    hard = tiny_run.experiment(model={"attention": "hard"})
+    assert not any(name.startswith("hard.") for name in hyperparameters(hard))
 
 
 def test_a_loss_that_is_always_0_has_no_chart(tmp_path):
