@@ -1,10 +1,11 @@
 """Small settings of a captioner, and the message that refuses wrong ones."""
 
+import dataclasses
 import functools
 
 from refusals import refusal
 
-from show_attend_tell.config.settings import experiment_from_dict
+from show_attend_tell.config.settings import Experiment, experiment_from_dict
 from show_attend_tell.runtime.errors import ConfigError
 
 CAPTION = {
@@ -14,9 +15,12 @@ CAPTION = {
     "model": {"lstm_width": 8},
     "training": {"epochs": 2},
     "decoding": {},
-    "hard": {},
-    "distillation": {},
-    "transformer": {},
+}
+# The tables that an experiment may leave out.
+CAPTION |= {
+    field.name: {}
+    for field in dataclasses.fields(Experiment)
+    if field.default is not dataclasses.MISSING
 }
 
 
