@@ -193,7 +193,7 @@ def load_engine(
     if engine == "keras":
         return _load_keras(files, encoder_weights, mirror, reranker)
     try:
-        return _load_numpy(files, encoder_weights, mirror, reranker)
+        return load_numpy_engine(files, encoder_weights, mirror, reranker)
     except NotImplementedError as error:  # only Keras has the decoder or the encoder
         if engine == "numpy" or not is_keras_installed():
             raise ModelFileError(
@@ -204,12 +204,17 @@ def load_engine(
     return _load_keras(files, encoder_weights, mirror, reranker)
 
 
-def _load_numpy(
+def load_numpy_engine(
     files: Sequence[Path],
     encoder_weights: str | Path | None,
-    mirror: bool,
-    reranker: str | Path | None,
+    mirror: bool = False,
+    reranker: str | Path | None = None,
 ) -> Engine:
+    """Load captioners and their encoder into NumPy, see :func:`load_engine`.
+
+    Raises:
+        NotImplementedError: only Keras has the encoder or the decoder.
+    """
     generator = load_generator(files, mirror, reranker)
     encoder = matching_encoder(generator, files[0], encoder_weights, Encoder)
     return Engine(generator, encoder)

@@ -21,7 +21,7 @@ import onnx
 from show_attend_tell.data.noun_phrases import kinds_of
 from show_attend_tell.deployment.exports.new_folder import require_new_folder
 from show_attend_tell.deployment.exports.recording import Graph, Recorded
-from show_attend_tell.inference.engine import load_engine
+from show_attend_tell.inference.engine import load_numpy_engine
 from show_attend_tell.reference.beam import log_softmax
 from show_attend_tell.reference.captioner import Captioner
 from show_attend_tell.reference.encoder import BLOCKS, MEAN, Encoder
@@ -63,12 +63,18 @@ def export_onnx(
     of the search, and the reranker's ``ngrams`` with their ``idf``.
 
     Arguments and errors are those of :func:`exports.graphs.export_saved_model`; an
-    encoder that is neither VGG16 nor VGG19 is a ModelFileError too.
+    encoder that is neither VGG16 nor VGG19, and a decoder without equations in NumPy,
+    are a ModelFileError too.
     """
     folder = Path(folder)
     require_new_folder(folder)
-    engine = load_engine([Path(model)], encoder_weights, engine="numpy")
     # The reference: its NumPy code is what is recorded.
+    try:
+        engine = load_numpy_engine([Path(model)], encoder_weights)
+    except NotImplementedError as error:  # only Keras has the encoder or the decoder
+        raise ModelFileError(
+            f"{error}; ONNX files record NumPy: export the model in another format"
+        ) from None
     (captioner,) = engine.generator.members
     decoding = engine.generator.decoding
     if beam is not None:

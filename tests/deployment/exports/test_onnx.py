@@ -265,6 +265,7 @@ def test_an_encoder_that_onnx_lacks_is_refused_in_one_line(
     assert export(tmp_path / "model.safetensors", "--out", tmp_path / "x") == 1
     error = capsys.readouterr().err
     assert reason in error
+    assert error.endswith("export the model in another format\n")
     assert error.count("\n") == 1
     assert not (tmp_path / "x").exists()
 
