@@ -5,6 +5,7 @@ Notation and shapes: :mod:`show_attend_tell.models.lstm.attention`.
 
 import dataclasses
 import functools
+import itertools
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import fields
@@ -146,7 +147,9 @@ class Captioner(keras.Model):
         # Names are paired with weights by position: `layout` lists them in the order in
         # which Keras creates them.
         if self.settings.decoder in EQUATIONS:
-            names = [name for name, _ in layout(parse_config(config))]
+            listed = layout(parse_config(config))
+            _require_shapes(listed, self.weights, self.settings.decoder)
+            names = [name for name, _ in listed]
         else:
             names = own_names(self.weights)
         arrays = map(ops.convert_to_numpy, self.weights)
@@ -449,6 +452,19 @@ def own_names(weights) -> list[str]:
         names.append(f"{weight.name}_{number}" if number else weight.name)
         seen[weight.name] += 1
     return names
+
+
+def _require_shapes(listed: list[WeightLayout], weights, decoder: str) -> None:
+    """Raise a ValueError at the first weight that the equations list otherwise."""
+    # NumPy would refuse the file later, or give weights each other's names.
+    own = [(weight.name, tuple(weight.shape)) for weight in weights]
+    for theirs, ours in itertools.zip_longest(listed, own):
+        if theirs is None or ours is None or theirs[1] != ours[1]:
+            raise ValueError(
+                f"`layout` of reference/{decoder}.py must list the weights of the "
+                "decoder's layer, in their order. Received: "
+                f"{theirs or 'no more'}, where the layer has {ours or 'no more'}"
+            )
 
 
 # A function of the module, as `compile_parts` compiles equal functions once.

@@ -10,6 +10,7 @@ from tiny_captioner import D, arrays
 
 from show_attend_tell.data.vocabulary import Vocabulary
 from show_attend_tell.models.captioner import Captioner
+from show_attend_tell.reference import lstm
 
 
 @pytest.mark.parametrize(
@@ -38,6 +39,25 @@ def test_one_file_holds_everything_that_a_caption_needs(
     assert_equal_leaves(model.get_weights(), loaded.get_weights())
     before, after = (tiny.outputs_of(m, *batch[:2]) for m in (model, loaded))
     assert_equal_leaves(before, after)
+
+
+@pytest.mark.parametrize(
+    ("change", "received"),
+    [
+        (lambda listed: listed[:-1], r"no more, where the layer has \('l_o_b', \(11,"),
+        (lambda listed: [*listed, ("w", (2,))], r"\('w', \(2,\)\), where .* no more"),
+        (lambda listed: listed[::-1], r"\('l_o_b', .* has \('embedding', "),
+    ],
+)
+def test_equations_that_list_other_weights_are_named(
+    rng, tmp_path, monkeypatch, change, received
+):
+    model = tiny.build(rng)
+    listed = lstm.layout(model.settings, len(tiny.WORDS), D)
+    monkeypatch.setattr(lstm, "layout", lambda *arguments: change(listed))
+    message = rf"`layout` of reference/lstm\.py must list .* Received: {received}"
+    with pytest.raises(ValueError, match=message):
+        model.save(tmp_path / "model.safetensors")
 
 
 def test_the_seed_determines_initial_weights_and_dropout(batch):
