@@ -13,7 +13,7 @@ from data_prep.photo_files import file_of
 from show_attend_tell.data.features import PhotoFile
 from show_attend_tell.data.preprocessing import load_photo
 from show_attend_tell.models.encoder.network import Encoder
-from show_attend_tell.runtime.errors import PhotoError
+from show_attend_tell.runtime.errors import DataError, PhotoError
 from show_attend_tell.runtime.read_ahead import read_ahead
 
 BATCH = 32  # photos per step; another size may change the last bits of the features
@@ -43,12 +43,15 @@ def encode_photos(
     """Return the features of the n photos of a part, with their problems and files.
 
     Features of unreadable photos are zeros. Values out of float16's range are clipped
-    to it; infinities stay.
+    to it; infinities stay, and small values become 0.
 
     Args:
         encoder: computes the features.
         photos: the part's photos from :func:`decoded_photos`.
         advance: called with the number of photos of each batch.
+
+    Raises:
+        DataError: all values of a batch that are not 0 become 0.
     """
     features = []
     problems: list[str] = []
@@ -59,10 +62,17 @@ def encode_photos(
         # An infinity is a fault of the encoder, which clipping must not hide.
         infinite = np.isinf(encoded)
         clipped = np.clip(encoded, -_LARGEST, _LARGEST)
-        encoded = np.where(infinite, encoded, clipped).astype(np.float16)
+        stored = np.where(infinite, encoded, clipped).astype(np.float16)
+        # Random weights of a deep network scale its values down layer by layer.
+        if encoded.any() and not stored.any():
+            raise DataError(
+                "the encoder's features must have values that float16 holds, of 1e-7 "
+                f"or more. Received: at most {np.abs(encoded).max():.1g}; check the "
+                "encoder's weights, or choose an earlier encoder.layer"
+            )
         # The encoder has features of a black square too.
-        encoded[[bool(photo.problem) for photo in batch]] = 0
-        features.append(encoded)
+        stored[[bool(photo.problem) for photo in batch]] = 0
+        features.append(stored)
         problems += [photo.problem for photo in batch]
         files += [photo.file for photo in batch]
         advance(len(batch))

@@ -126,6 +126,25 @@ def test_features_are_clipped_to_the_range_of_float16_and_unreadable_photos_are_
     assert content.files == [PhotoFile(9, 0), PhotoFile(9, 1), PhotoFile(9, 2)]
 
 
+class OfSmallValues:
+    """An encoder whose annotations are 0 in float16."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def encode(self, squares):
+        return np.full((len(squares), 4, 2), self.values, np.float32)
+
+
+def test_features_that_float16_makes_zeros_are_refused_unless_they_are_zeros():
+    photos = [DecodedPhoto(np.zeros((8, 8, 3), np.uint8), "", UNKNOWN_FILE)]
+    for values in (0, 1e-7, (1e-16, 1e-7)):
+        encode_photos(OfSmallValues(values), iter(photos))
+    for values in (3e-16, -1e-9):
+        with pytest.raises(DataError, match=f"at most {abs(values):.0e}; check"):
+            encode_photos(OfSmallValues(values), iter(photos))
+
+
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
 def test_an_encoder_of_infinite_values_is_refused(tmp_path, monkeypatch, value):
     prepare(tmp_path)
