@@ -32,7 +32,7 @@ from show_attend_tell.evaluation.metrics.bootstrap import (
     paired_p,
     resample,
 )
-from show_attend_tell.evaluation.report import score_photos
+from show_attend_tell.evaluation.report import decimals_of, score_photos
 from show_attend_tell.runtime.errors import ConfigError, EvaluationError, nearest, quote
 from show_attend_tell.runtime.progress import progress_bar
 from show_attend_tell.runtime.table import align, markdown
@@ -191,7 +191,7 @@ def compare_runs(
     _require_comparable(evaluated)
     first = evaluated[0]
     photos = _photos_of(first, work)
-    statistics = _score_runs(evaluated, photos, progress)
+    statistics = _score_runs(evaluated, photos, metrics, progress)
     metrics = _require_metrics(metrics, statistics)
     groups = _group(evaluated)
     labels = _labels([[evaluated[k] for k in group] for group in groups])
@@ -233,7 +233,10 @@ def compare_runs(
 
 
 def _score_runs(
-    evaluated: Sequence[_Run], photos: Sequence[Photo], progress: bool
+    evaluated: Sequence[_Run],
+    photos: Sequence[Photo],
+    metrics: Sequence[str] | None,
+    progress: bool,
 ) -> list[dict[str, Statistic]]:
     """Return the statistics of each run's scores, in the order of `photos`."""
     statistics = []
@@ -245,6 +248,8 @@ def _score_runs(
             captions = {photo.id: run.captions[photo.id] for photo in photos}
             result = score_photos(captions, photos, run.scores["tokenizer"])
             statistics.append(result.statistics)
+            # After the first run: scoring all of many runs takes minutes.
+            _require_metrics(metrics, statistics)
             bar.update()
     return statistics
 
@@ -401,9 +406,10 @@ def format_comparison(comparison: Comparison, style: str = "text") -> str:
     for row in comparison.rows:
         cells = [row.label, " ".join(map(str, row.seeds))]
         for name, mean in row.means.items():
-            text = f"{mean:.2f}"
+            decimals = decimals_of(name)
+            text = f"{mean:.{decimals}f}"
             if name in row.deviations:
-                text += f" ± {row.deviations[name]:.2f}"
+                text += f" ± {row.deviations[name]:.{decimals}f}"
             if name in row.p_values:
                 text += f" ({row.p_values[name]:.3f})"
             cells.append(text)

@@ -282,9 +282,14 @@ def table(reports: Sequence[EvaluationReport]) -> list[str]:
     return [title, *lines, *(f"note: {note}" for note in notes), *files]
 
 
+def decimals_of(name: str) -> int:
+    """Return the number of decimals of a score in a table: a share has one more."""
+    return 3 if name in _SHARES else 2
+
+
 def _row(name: str, reports: Sequence[EvaluationReport]) -> list[str]:
     """Return the name of a score, and percent or shares with their intervals."""
-    decimals = 3 if name in _SHARES else 2
+    decimals = decimals_of(name)
     cells = []
     for report in reports:
         value = report.scores.get(name)

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from show_attend_tell.config import runs
 from show_attend_tell.config.settings import experiment_to_toml
 from show_attend_tell.data import manifest
 from show_attend_tell.data.manifest import Photo
+from show_attend_tell.evaluation import comparison
 from show_attend_tell.evaluation.comparison import (
     FORMATS,
     compare_runs,
@@ -205,6 +207,22 @@ def test_every_format_has_the_numbers_of_every_row(four):
     assert float(rows[0]["CIDEr deviation"]) == deviation
     assert float(rows[1]["CIDEr p"]) == p
     assert rows[0]["seeds"] == "1 2"
+
+
+def test_shares_have_three_decimals_as_in_the_table_of_eval(four):
+    names = ("good-seed-1", "good-seed-2", "bad")
+    table = four.compare(*names, metrics=["invented_people"])
+    row = table.rows[0]
+    (mean,) = row.means.values()
+    (deviation,) = row.deviations.values()
+    assert f" {mean:.3f} ± {deviation:.3f}\n" in format_comparison(table)
+
+
+def test_an_unknown_score_is_refused_once_a_run_is_scored(four, monkeypatch):
+    scored = mock.Mock(wraps=comparison.score_photos)
+    monkeypatch.setattr(comparison, "score_photos", scored)
+    four.refusal("good-seed-1", "good-seed-2", "bad", metrics=["F1"])
+    scored.assert_called_once()
 
 
 def test_runs_that_cannot_be_compared_are_one_line(four):
