@@ -90,6 +90,11 @@ def test_its_verb_and_experiment_run(plugin, photos, run, tmp_path, monkeypatch)
     [
         ('source = "scenes"', "data.source must be 'coloured'. Received: 'scenes'"),
         ('source = "coloured"\nside = 8', "data.side: unknown key"),
+    # The run is kept although its model is no file of ours.
+    code, _, err = run("train", *options)
+    assert code == 1
+    assert "replace it with --overwrite" in err
+    assert run("train", *options, "--overwrite")[0] == 0
     ],
 )
 def test_settings_that_it_does_not_have_are_refused(plugin, tmp_path, changed, reason):

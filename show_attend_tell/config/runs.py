@@ -137,9 +137,13 @@ def require_openable(
 
 
 def holds_run(folder: Path) -> bool:
-    """Return whether a folder has a checkpoint or a model, of version 0.3 too."""
+    """Return whether a folder has a checkpoint or a model, of version 0.3 too.
+
+    A plug-in's model is any file ``model.*``.
+    """
     names = (CHECKPOINT, MODEL, _OLD_CHECKPOINT, *_OLD_MODELS)
-    return any((folder / name).exists() for name in names)
+    found = any((folder / name).exists() for name in names)
+    return found or any(folder.glob("model.*"))
 
 
 def _require_resumable(folder: Path, experiment: AnyExperiment) -> None:
