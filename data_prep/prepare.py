@@ -27,7 +27,7 @@ from data_prep.sources.published import (
     read_karpathy,
 )
 from show_attend_tell.runtime import plugins
-from show_attend_tell.runtime.errors import DataError
+from show_attend_tell.runtime.errors import DataError, quote
 from show_attend_tell.runtime.files import locked, remove_empty
 
 # Keyed by `data.source` of an experiment.
@@ -67,7 +67,8 @@ def prepare(
 
     Raises:
         DataError: the data cannot be prepared, or have problems that are refused; or a
-            set of ``data.also`` is not prepared; or no word is frequent enough.
+            set of ``data.also`` is not prepared; or no word is frequent enough; or
+            nothing prepares the source.
     """
     started = time.monotonic()
     folder = Path(work).absolute() / experiment.data.name
@@ -88,4 +89,10 @@ def prepare(
 
 def _prepare_source(source: str) -> Callable[[Preparation], Prepared]:
     """Return the function that prepares the data of a source."""
-    return SOURCES[source] if source in SOURCES else plugins.sources()[source]
+    known = {**SOURCES, **plugins.sources()}
+    if source not in known:  # which the settings of a plug-in may let pass
+        raise DataError(
+            f"data.source must be {' or '.join(map(repr, known))}. Received: "
+            f"{quote(source)}; correct it"
+        )
+    return known[source]

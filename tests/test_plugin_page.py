@@ -1,20 +1,29 @@
 """The plug-in that docs/plugins.md prints, installed from a folder of its own."""
 
+import dataclasses
+import importlib
 import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import requests
 import served
 from PIL import Image
+from pydantic.dataclasses import dataclass as pydantic_dataclass
+from refusals import refusal
 from tiny_pipeline import tiny_pipeline
 
-from show_attend_tell.config.settings import read_experiment_file
+from data_prep.prepare import prepare
+from show_attend_tell.config.settings import (
+    experiment_from_dict,
+    read_experiment_file,
+)
 from show_attend_tell.runtime import plugins
-from show_attend_tell.runtime.errors import ConfigError
+from show_attend_tell.runtime.errors import ConfigError, DataError
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "plugins.md"
 COLOURS = {"autumn": (200, 90, 20), "winter": (220, 230, 245)}
@@ -49,7 +58,8 @@ def plugin(installed, monkeypatch):
     plugins.installed.cache_clear()
     yield plugins.installed()[-1]
     plugins.installed.cache_clear()
-    sys.modules.pop("tint", None)
+    for name in ("tint", "tint.settings"):
+        sys.modules.pop(name, None)
 
 
 @pytest.fixture
@@ -80,6 +90,11 @@ def test_its_verb_and_experiment_run(plugin, photos, run, tmp_path, monkeypatch)
     for name in COLOURS:
         photo = f"photos/{name}/0.png"
         assert run("tint", "--model", model, photo) == (0, f"{name}\n", "")
+    # The run is kept although its model is no file of ours.
+    code, _, err = run("train", *options)
+    assert code == 1
+    assert "replace it with --overwrite" in err
+    assert run("train", *options, "--overwrite")[0] == 0
     code, _, err = run("train", *options, "--limit", "2")
     assert code == 2
     assert "whose task is 'tint'" in " ".join(err.split())
@@ -90,11 +105,6 @@ def test_its_verb_and_experiment_run(plugin, photos, run, tmp_path, monkeypatch)
     [
         ('source = "scenes"', "data.source must be 'coloured'. Received: 'scenes'"),
         ('source = "coloured"\nside = 8', "data.side: unknown key"),
-    # The run is kept although its model is no file of ours.
-    code, _, err = run("train", *options)
-    assert code == 1
-    assert "replace it with --overwrite" in err
-    assert run("train", *options, "--overwrite")[0] == 0
     ],
 )
 def test_settings_that_it_does_not_have_are_refused(plugin, tmp_path, changed, reason):
@@ -104,6 +114,55 @@ def test_settings_that_it_does_not_have_are_refused(plugin, tmp_path, changed, r
     with pytest.raises(ConfigError, match="seasons.toml: ") as error:
         read_experiment_file(path)
     assert reason in str(error.value)
+
+
+def with_settings(plugin, monkeypatch, dataclass):
+    """Give the plug-in's task settings of its own."""
+    task = dataclasses.replace(plugin.tasks[0], settings=lambda: dataclass)
+    monkeypatch.setattr(plugins, "tasks", lambda: {task.name: task})
+
+
+VALUES = {
+    "name": "seasons",
+    "task": "tint",
+    "data": {"name": "seasons", "source": "coloured"},
+}
+
+
+def test_the_settings_of_the_page_are_read_and_refuse_misspelt_keys(
+    plugin, monkeypatch
+):
+    settings = importlib.import_module("tint.settings")
+    with_settings(plugin, monkeypatch, settings.TintExperiment)
+    assert experiment_from_dict(VALUES).data.side == 8
+    for table in ("data", "training"):
+        misspelt = {**VALUES, table: {**VALUES.get(table, {}), "sied": 4}}
+        message = refusal(ConfigError, experiment_from_dict, misspelt)
+        assert message.startswith(f"settings: {table}.sied: unknown key")
+
+
+@pytest.mark.parametrize("decorator", [dataclasses.dataclass, pydantic_dataclass])
+def test_settings_that_would_ignore_misspelt_keys_are_refused(
+    plugin, monkeypatch, decorator
+):
+    @decorator
+    class Lax:
+        name: str
+        task: str
+        data: dict
+
+    with_settings(plugin, monkeypatch, Lax)
+    message = refusal(ConfigError, experiment_from_dict, {**VALUES, "dta": {}})
+    assert "the task 'tint' must be a dataclass of pydantic with config=STRICT" in (
+        message
+    )
+
+
+def test_a_source_that_nothing_prepares_is_refused_in_one_line(tmp_path):
+    experiment = SimpleNamespace(data=SimpleNamespace(name="a", source="colored"))
+    message = refusal(DataError, prepare, experiment, None, tmp_path)
+    assert message.startswith("data.source must be 'flickr8k' or ")
+    assert message.endswith("Received: 'colored'; correct it")
 
 
 def test_its_tab_is_on_the_page_and_answers(plugin, photos):

@@ -291,7 +291,17 @@ def _tables_of(task: object, origin: str) -> type:
             f"{origin}: task: must be {' or '.join(known)}. Received: {quote(task)}"
         )
     settings_of_task = tasks[task].settings
-    return PlainExperiment if settings_of_task is None else settings_of_task()
+    if settings_of_task is None:
+        return PlainExperiment
+    tables = settings_of_task()
+    # Any other dataclass ignores misspelt keys.
+    if getattr(tables, "__pydantic_config__", {}).get("extra") != "forbid":
+        raise ConfigError(
+            f"{origin}: the settings of the task {task!r} must be a dataclass of "
+            "pydantic with config=STRICT of show_attend_tell.config.fields. Received: "
+            f"{tables.__name__}; correct the plug-in"
+        )
+    return tables
 
 
 def experiment_from_dict(values: Tables, origin: str = "settings") -> AnyExperiment:

@@ -98,7 +98,8 @@ class Task:
             :class:`data_prep.preparation.Preparation` and returns a
             :class:`data_prep.preparation.Prepared`. The captioner's are in
             :data:`data_prep.prepare.SOURCES`.
-        settings: returns the dataclass of an experiment's settings. It has the fields
+        settings: returns the dataclass of an experiment's settings, of pydantic and
+            with :data:`config.fields.STRICT`, as each of its tables. It has the fields
             ``name``, ``task``, ``data`` (with ``name`` and ``source``) and
             ``training``. By default it is :class:`config.settings.PlainExperiment`,
             which has no others.
