@@ -152,7 +152,7 @@ class Tab:
         folder: static files. ``tab.html`` is the content of the tab.
         router: takes the server's queue of requests and returns the services. A service
             answers ``await queue.run(function, *arguments)``: one request is computed
-            at a time.
+            at a time. A tab with the path of another service is left out.
         scripts: JavaScript files of the folder. They call ``onStart(function)``, which
             is called when the page has loaded, and there ``addTab(name, onSelect)``.
         styles: style sheets of the folder.

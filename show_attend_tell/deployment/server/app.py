@@ -1,7 +1,7 @@
 """Serve the web page and ``POST /caption``: a photo in, JSON out."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
@@ -35,6 +35,7 @@ _STATIC = files(__package__) / "static"
 _PAGE = files(__package__) / "page.html"
 _LOGGER = logging.getLogger(__name__)
 _READ = ["GET", "HEAD"]
+_PAGE_PATHS = {"/", "/about"}  # of services that are added after the tabs
 _FORM_BYTES = 100_000  # bytes of a request besides the photo
 
 
@@ -97,12 +98,13 @@ def create_app(
         message=uploads.size_message(),
     )
     _add_error_handlers(app)
-    pages = _add_tabs(app, tabs, queue)
-    missing = [tab for tab in tabs if tab.missing()]
-    _add_page(app, pipelines, examples, pages, missing)
+    # Before the tabs, which may not take their paths.
     add_captions(app, pipelines, queue)
     add_review(app, pipelines)
     add_photo_programs(app, pipelines, queue)
+    pages = _add_tabs(app, tabs, queue)
+    missing = [tab for tab in tabs if tab.missing()]
+    _add_page(app, pipelines, examples, pages, missing)
     return app
 
 
@@ -155,12 +157,20 @@ def _add_tabs(app: FastAPI, tabs: Sequence[Tab], queue: RequestQueue) -> dict[Ta
     A tab that cannot be opened is left out with a warning of one line.
     """
     pages = {}
+    taken = _paths(app.routes) | _PAGE_PATHS
     for tab in tabs:
         try:
             # Made in any case: its paths are what a tab without packages refuses by
             # name.
             router = tab.router(queue)
+            paths = _paths(router.routes)
+            clash = sorted(paths & taken)
+            if clash:
+                raise ValueError(
+                    f"the service {clash[0]!r} is taken; choose another path"
+                )
             if tab.missing():
+                taken |= paths
                 _refuse_services(app, tab, router)
                 continue
             html = (tab.folder / "tab.html").read_text(encoding="utf-8")
@@ -169,8 +179,13 @@ def _add_tabs(app: FastAPI, tabs: Sequence[Tab], queue: RequestQueue) -> dict[Ta
             reason = one_line(error)
             _LOGGER.warning("the tab %r is left out: %s", tab.name, reason)
             continue
+        taken |= paths
         pages[tab] = html
     return pages
+
+
+def _paths(routes: Iterable[object]) -> set[str]:
+    return {route.path for route in routes if isinstance(route, APIRoute)}
 
 
 def _refuse_services(app: FastAPI, tab: Tab, router: APIRouter) -> None:

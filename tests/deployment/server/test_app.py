@@ -17,6 +17,7 @@ from tiny_pipeline import photo_bytes, with_decoding
 
 from show_attend_tell.cli import main as cli
 from show_attend_tell.deployment.server.serve import take_port
+from show_attend_tell.deployment.server.uploads import photo_router
 from show_attend_tell.inference.pipeline import CaptioningPipeline
 from show_attend_tell.runtime.errors import SetupError
 from show_attend_tell.runtime.plugins import Tab
@@ -325,3 +326,27 @@ def test_a_tab_that_cannot_be_opened_is_left_out_with_one_line(
     messages = [m for m in caplog.messages if "left out" in m]
     assert messages[0] == "the tab 'broken' is left out: two lines"
     assert messages[1].startswith("the tab 'empty' is left out: ")
+
+
+def test_a_tab_whose_service_is_taken_is_left_out_with_one_line(
+    pipeline, tmp_path, caplog
+):
+    (tmp_path / "tab.html").write_text("")
+
+    def tab(name, path):
+        def router(queue):
+            return photo_router(queue, path, lambda photo: {"tab": name})
+
+        return Tab(name, name, "", tmp_path, router)
+
+    paths = {"a": "/caption", "b": "/about", "c": "/mine", "d": "/mine"}
+    tabs = [tab(name, path) for name, path in paths.items()]
+    with serving({"t": pipeline}, tabs=tabs) as address:
+        assert requests.get(f"{address}/about", timeout=60).json()["tabs"] == ["c"]
+        assert "text" in ask(address).json()
+        assert ask(address, "mine").json() == {"tab": "c"}
+    assert [m for m in caplog.messages if "left out" in m] == [
+        f"the tab {name!r} is left out: the service {paths[name]!r} is taken; choose "
+        "another path"
+        for name in "abd"
+    ]
