@@ -198,18 +198,18 @@ def _train_several(series, variants, cluster: str | None, workers: int | None) -
         else:
             click.echo(f"{name}:")
             _print_training(outcome.summary)
-    names = [experiment.name for experiment in variants]
-    folders = [series.runs / name for name in names if name not in failed]
-    if series.evaluates and folders:
+    done = [one for one in variants if one.name not in failed]
+    if series.evaluates and done:
         from show_attend_tell.evaluation.comparison import (
             compare_runs,
             format_comparison,
         )
 
-        table = compare_runs(folders, series.work, series.runs)
+        files = [seeds.scores_file(series, experiment) for experiment in done]
+        table = compare_runs(files, series.work, series.runs)
         click.echo(format_comparison(table))
     if failed:
-        click.echo(f"{len(failed)} of {len(names)} runs have failed", err=True)
+        click.echo(f"{len(failed)} of {len(variants)} runs have failed", err=True)
         sys.exit(1)
 
 

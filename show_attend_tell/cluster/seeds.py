@@ -20,6 +20,7 @@ from show_attend_tell.config import runs
 from show_attend_tell.config.settings import Experiment
 from show_attend_tell.data.splits import data_folders, open_features
 from show_attend_tell.evaluation.evaluate import evaluate
+from show_attend_tell.evaluation.report import location_parts
 from show_attend_tell.runtime.backend import is_out_of_memory
 from show_attend_tell.runtime.errors import ShowAttendTellError, TrainingError, one_line
 from show_attend_tell.runtime.keras_startup import start_keras
@@ -133,7 +134,8 @@ def train_variant(series: Series, experiment: Experiment) -> Outcome:
             summary = series.train_one(
                 experiment, series.work, series.runs, resume, progress=series.progress
             )
-        if series.evaluates and not (summary is None and _is_evaluated(folder)):
+        evaluated = summary is None and _is_evaluated(series, experiment)
+        if series.evaluates and not evaluated:
             evaluate(
                 experiment, series.work, series.runs, SPLIT, progress=series.progress
             )
@@ -146,11 +148,17 @@ def train_variant(series: Series, experiment: Experiment) -> Outcome:
     return Outcome(experiment, summary)
 
 
-def _is_evaluated(folder: Path) -> bool:
+def scores_file(series: Series, experiment: Experiment) -> Path:
+    """Return the file in which the evaluation of a run saves its scores."""
+    parts = ("scores", *location_parts(experiment.decoding))
+    return series.runs / experiment.name / f"{'-'.join(parts)}.json"
+
+
+def _is_evaluated(series: Series, experiment: Experiment) -> bool:
     """Return whether the scores are of the validation split and the present model."""
     try:
-        scores = parse_json((folder / "scores.json").read_bytes())
-        digest = runs.model_digest(folder / runs.MODEL)
+        scores = parse_json(scores_file(series, experiment).read_bytes())
+        digest = runs.model_digest(series.runs / experiment.name / runs.MODEL)
     except (OSError, ValueError):
         return False
     # The split too: `eval` of another split overwrites the same file.
@@ -191,7 +199,7 @@ def train_on_cluster(
     for experiment in variants:
         folder = series.runs / experiment.name
         trained = runs.holds_run(folder) and is_trained(folder, experiment)
-        if trained and (not series.evaluates or _is_evaluated(folder)):
+        if trained and (not series.evaluates or _is_evaluated(series, experiment)):
             yield Outcome(experiment)
         else:
             left.append(experiment)

@@ -30,8 +30,8 @@ def series(monkeypatch):
         finished = experiment.name.endswith("seed-3")
         return Outcome(experiment, None if finished or fault else SUMMARY, fault)
 
-    def compare_runs(folders, *places):
-        calls.append(folders)
+    def compare_runs(files, *places):
+        calls.append(files)
         row = ComparisonRow("tiny", (3, 1), {"CIDEr": 52.5}, {}, {})
         return Comparison("val", 2, "simple", (row,))
 
@@ -46,7 +46,7 @@ def series(monkeypatch):
 def test_seeds_train_runs_of_their_own_which_are_compared(run, series):
     code, out, _ = run("train", *WHERE, "--seeds", "3,1", "--resume")
     assert code == 0
-    (several, first), (_, second), folders = series.calls
+    (several, first), (_, second), files = series.calls
     assert [first.training.seed, second.training.seed] == [3, 1]
     assert (several.work, several.runs, several.evaluates) == (
         Path("w"),
@@ -55,7 +55,7 @@ def test_seeds_train_runs_of_their_own_which_are_compared(run, series):
     )
     assert out.splitlines()[:2] == ["tiny-seed-3: already finished", "tiny-seed-1:"]
     assert "best CIDEr 52.50" in out
-    assert folders == [Path("r/tiny-seed-3"), Path("r/tiny-seed-1")]
+    assert files == [Path(f"r/tiny-seed-{k}/scores.json") for k in (3, 1)]
     assert "2 photos of val, tokenizer simple" in out
 
 
@@ -67,7 +67,8 @@ def test_failed_runs_are_named_and_the_others_compared(run, series):
         "error: tiny-seed-1: training has diverged",
         "1 of 3 runs have failed",
     ]
-    assert series.calls[-1] == [Path("r/tiny-seed-3"), Path("r/tiny-seed-2")]
+    names = ["tiny-seed-3", "tiny-seed-2"]
+    assert series.calls[-1] == [Path("r", name, "scores.json") for name in names]
     assert "tokenizer simple" in out
 
 

@@ -16,6 +16,7 @@ from show_attend_tell.cluster import seeds as several
 from show_attend_tell.cluster.seeds import (
     Series,
     open_runs,
+    scores_file,
     train_on_cluster,
     train_variant,
 )
@@ -208,6 +209,21 @@ def test_scores_of_an_earlier_model_do_not_count(work, trained, tmp_path, monkey
     assert evaluated == [(NAMES[0], "val")] * 2
     go(work, tmp_path, evaluates, chosen=ONE_EPOCH, seeds=[5], resume=True)
     assert evaluated == [(NAMES[0], "val")] * 2
+
+
+@pytest.mark.usefixtures("quick")
+def test_scores_of_likeliest_locations_are_compared_and_kept(
+    work, tmp_path, monkeypatch
+):
+    chosen = experiment(training={"epochs": 1}, decoding={"locations": "likeliest"})
+    changes = {"evaluates": True}
+    (one,) = go(work, tmp_path, changes, chosen=chosen, seeds=[5])
+    assert one.fault is None
+    file = scores_file(series_of(work, tmp_path), one.experiment)
+    assert compare_runs([file], work, tmp_path).photos == 4
+    evaluated = record_evaluations(monkeypatch)
+    go(work, tmp_path, changes, chosen=chosen, seeds=[5], resume=True)
+    assert evaluated == []
 
 
 # On a cluster.
