@@ -9,6 +9,7 @@ their operations without being one of them.
 
 import copy
 import dataclasses
+import itertools
 import json
 import math
 from collections.abc import Callable
@@ -33,9 +34,7 @@ ENCODER = "encoder.onnx"
 DECODER = "decoder.onnx"
 RERANKER = "reranker.onnx"
 SETTINGS = "captioner.json"
-# hypotheses and words of the example, unlike all other sizes
-_W = 101
-_T = 103
+_LEAST = 101  # lengths of the example are not smaller
 
 
 def export_onnx(
@@ -62,9 +61,10 @@ def export_onnx(
     each, see :mod:`data.noun_phrases`, ``grid``, ``side`` S, ``resize``, the settings
     of the search, and the reranker's ``ngrams`` with their ``idf``.
 
-    Arguments and errors are those of :func:`exports.graphs.export_saved_model`; an
-    encoder that is neither VGG16 nor VGG19, and a decoder without equations in NumPy,
-    are a ModelFileError too.
+    Arguments and errors are those of :func:`exports.graphs.export_saved_model`, but a
+    model that samples its words is exported, as the search is the caller's. An encoder
+    that is neither VGG16 nor VGG19, and a decoder without equations in NumPy, are a
+    ModelFileError too.
     """
     folder = Path(folder)
     require_new_folder(folder)
@@ -159,8 +159,9 @@ def decoder_graph(captioner: Captioner, photo: tuple) -> tuple[onnx.ModelProto, 
         captioner: the captioner.
         photo: from :func:`encoder_graph`.
     """
-    graph = Graph({_W: "W", _T: "t", _T + 1: "t + 1"})
     first = captioner.start(photo)
+    W, T = _example_lengths(captioner, photo, first)
+    graph = Graph({W: "W", T: "t", T + 1: "t + 1"})
 
     def input_of(name, values):
         # A value of the encoder's graph becomes an input of this one.
@@ -169,10 +170,10 @@ def decoder_graph(captioner: Captioner, photo: tuple) -> tuple[onnx.ModelProto, 
     def state_of(name, values):
         # Hypotheses in place of one; an axis of length 0, of the words so far, becomes
         # t.
-        shape = (_W, *(size or _T for size in values.shape[1:]))
+        shape = (W, *(size or T for size in values.shape[1:]))
         return graph.input(name, np.zeros(shape, np.float32))
 
-    words: Any = graph.input("words", np.zeros(_W, np.int64))
+    words: Any = graph.input("words", np.zeros(W, np.int64))
     photo = _map(input_of, "photo", photo)
     state = _map(state_of, "state", first)
     choose: Any = None
@@ -188,6 +189,27 @@ def decoder_graph(captioner: Captioner, photo: tuple) -> tuple[onnx.ModelProto, 
     for name, values in _leaves("next", out.state):
         graph.output(name, values)
     return graph.model(), first
+
+
+def _example_lengths(captioner: Captioner, photo: tuple, first: dict) -> list[int]:
+    """Return the number of hypotheses and of words of the example.
+
+    Neither they nor one word more are a size of the captioner, or divide one, as the
+    width of a Transformer's head does.
+    """
+    leaves: list[tuple[str, Any]] = [
+        *_leaves("photo", photo),
+        *_leaves("state", first),
+        *captioner.arrays.items(),
+    ]
+    shapes = [np.shape(getattr(values, "value", values)) for _, values in leaves]
+    sizes = {size for shape in shapes for size in shape if size}
+    free = (n for n in itertools.count(_LEAST) if all(size % n for size in sizes))
+    W = next(free)
+    T = next(free)
+    while (after := next(free)) != T + 1:
+        T = after
+    return [W, T]
 
 
 def reranker_graph(reranker: Reranker, features: np.ndarray) -> Graph:

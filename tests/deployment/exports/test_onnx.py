@@ -126,6 +126,12 @@ def test_every_variant_of_a_decoder_computes_what_the_reference_does(variant, tm
     require_equal_steps(read_captioner(tmp_path / "model.safetensors"))
 
 
+def test_no_width_is_taken_for_a_length_of_the_example(tmp_path):
+    model = tiny_transformer.build(np.random.default_rng(3), spread=0.3, width=104)
+    model.save(tmp_path / "model.safetensors")
+    require_equal_steps(read_captioner(tmp_path / "model.safetensors"))
+
+
 def test_words_of_the_argmax_location_are_those_of_the_reference(tmp_path):
     model = tiny.build(np.random.default_rng(8), spread=1.0)
     model.decoding = dataclasses.replace(model.decoding, locations="likeliest")
