@@ -16,12 +16,13 @@ import argparse
 import collections
 import io
 import itertools
+import sys
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
-from show_attend_tell.config.experiments import load_experiment
+from show_attend_tell.config.experiments import caption_experiment
 from show_attend_tell.config.runs import find_model
 from show_attend_tell.data.preprocessing import load_photo, to_view
 from show_attend_tell.data.splits import folder_of, load_splits, open_features
@@ -31,7 +32,9 @@ from show_attend_tell.inference.visualization.attention_figure import (
     figure_to_array,
     maps_figure,
 )
+from show_attend_tell.models.generator import Generator
 from show_attend_tell.models.saving import load_captioner
+from show_attend_tell.runtime.errors import EvaluationError, ShowAttendTellError
 from show_attend_tell.runtime.files import atomic_write
 
 _BATCH = 50  # photos read together
@@ -72,7 +75,7 @@ def table(labels, captions, alphas):
     common = [word for word, _ in collections.Counter(words).most_common(_WORDS)]
     lines = [
         "| | all words | " + " | ".join(common) + " |",
-        "|---" * (_WORDS + 2) + "|",
+        "|---" * (len(common) + 2) + "|",
     ]
 
     def add(label, values, digits):
@@ -102,12 +105,23 @@ def draw(path, photo, labels, models, words, alphas, encoder):
     atomic_write(path, buffer.getvalue())
 
 
+def _label_and_model(text: str) -> tuple[str, str]:
+    """Return the parts of LABEL=MODEL."""
+    label, equals, model = text.partition("=")
+    if not (label and equals and model):
+        raise argparse.ArgumentTypeError(f"must be LABEL=MODEL. Received: {text!r}")
+    return label, model
+
+
 def main() -> None:
     """Print the table, and draw the figure if one is asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("experiment", help="the experiment of the prepared data")
     parser.add_argument(
-        "models", nargs="+", help="LABEL=MODEL, a run's name or a .safetensors file"
+        "models",
+        nargs="+",
+        type=_label_and_model,
+        help="LABEL=MODEL, a run's name or a .safetensors file",
     )
     parser.add_argument("--work", type=Path, default=Path("prepared"))
     parser.add_argument("--runs", type=Path, default=Path("experiments/runs"))
@@ -115,17 +129,24 @@ def main() -> None:
     parser.add_argument("--photo", help="id of the photo in the figure")
     parser.add_argument("--figure", type=Path, help="the JPEG file of the figure")
     given = parser.parse_args()
-    pairs = [one.split("=", 1) for one in given.models]
-    labels = [label for label, _ in pairs]
-    models = [load_captioner(find_model(name, given.runs)) for _, name in pairs]
-    experiment = load_experiment(given.experiment)
-    with open_features(experiment, given.work) as reader:
+    labels = [label for label, _ in given.models]
+    files = [find_model(name, given.runs) for _, name in given.models]
+    models = [load_captioner(file) for file in files]
+    # Only of one vocabulary and one encoder do the models read the same captions.
+    identity = Generator(models, names=files).encoder_identity
+    experiment = caption_experiment(given.experiment)
+    with open_features(experiment, given.work, identity=identity) as reader:
         (data,) = load_splits(experiment, given.work, [given.split], reader)
+        ids = [photo.id for photo in data.photos]
+        if given.photo is not None and given.photo not in ids:
+            raise EvaluationError(
+                f"`photo` must be the id of a photo of {given.split} with features. "
+                f"Received: {given.photo}"
+            )
         captions = [each[0] for each in data.captions]
         alphas = read_captions(models, reader, data, captions)
     print("\n".join(table(labels, captions, alphas)))
     if given.figure:
-        ids = [photo.id for photo in data.photos]
         k = ids.index(given.photo) if given.photo else 0
         photo = folder_of(experiment, given.work) / data.photos[k].path
         chosen = [each[k] for each in alphas]
@@ -134,4 +155,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except (ShowAttendTellError, OSError) as error:
+        sys.exit(f"error: {error}")

@@ -7,6 +7,7 @@ named, and its figure is left as it is.
 """
 
 import argparse
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from PIL import Image
 from show_attend_tell.config.experiments import load_experiment
 from show_attend_tell.config.runs import MODEL
 from show_attend_tell.inference.visualization.attention_figure import figure_to_array
+from show_attend_tell.runtime.errors import ShowAttendTellError
 from show_attend_tell.runtime.files import atomic_write
 from show_attend_tell.siblings.digits.data import (
     held_out_binary,
@@ -86,4 +88,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except (ShowAttendTellError, OSError) as error:
+        sys.exit(f"error: {error}")
