@@ -52,10 +52,25 @@ def _contenders(
     }
 
 
-def _measured(contenders: dict[str, Contender], seconds: float) -> tuple[Times, dict]:
-    """Measure in turn, or if that fails one after the other; return also failures."""
+@dataclasses.dataclass(frozen=True)
+class _Measured:
+    """The times of contenders.
+
+    Attributes:
+        times: times of the contenders that did not fail.
+        failed: reason of each that did.
+        in_turn: whether a round of one is beside a round of the others.
+    """
+
+    times: Times
+    failed: dict[str, str]
+    in_turn: bool
+
+
+def _measure(contenders: dict[str, Contender], seconds: float) -> _Measured:
+    """Measure in turn, or if that fails one after the other."""
     try:
-        return turns.compare(contenders, seconds), {}
+        return _Measured(turns.compare(contenders, seconds), {}, in_turn=True)
     except ContenderError:
         times = Times({}, {})
         failed = {}
@@ -67,20 +82,23 @@ def _measured(contenders: dict[str, Contender], seconds: float) -> tuple[Times, 
             continue
         times.seconds.update(own.seconds)
         times.facts.update(own.facts)
-    return times, failed
+    return _Measured(times, failed, in_turn=False)
 
 
-def _ratio(times: Times, name: str, together: bool) -> float | None:
+def _ratio(found: _Measured, name: str) -> float | None:
+    times = found.times
     if not {"ours", name} <= times.seconds.keys():
         return None
-    if together:
+    if found.in_turn:
         return times.ratio(name, "ours")
     return times.median(name) / times.median("ours")
 
 
-def _row(work: str, batch: int, precision: str, found, cost: Cost, about) -> dict:
+def _row(
+    work: str, batch: int, precision: str, found: _Measured, cost: Cost, about
+) -> dict:
     """Return the row of one work at one batch; `cost` is that of one unit."""
-    times, failed = found
+    times = found.times
     median = {name: times.median(name) for name in times.seconds}
     peaks = {name: facts.get("peak") for name, facts in times.facts.items()}
     rates = about["rates"]
@@ -93,12 +111,12 @@ def _row(work: str, batch: int, precision: str, found, cost: Cost, about) -> dic
         "precision": precision,
         "seconds": median,
         "captions_per_second": ours and captions / ours,
-        "times_faster_than_eager": _ratio(times, "eager", not failed),
-        "times_faster_than_compiled": _ratio(times, "compiled", not failed),
+        "times_faster_than_eager": _ratio(found, "eager"),
+        "times_faster_than_compiled": _ratio(found, "compiled"),
         "share_of_arithmetic": cost.calculating(rates) / ours if known else None,
         "share_of_bandwidth": cost.moving(rates) / ours if known else None,
         "peak_bytes": peaks,
-        "failed": failed,
+        "failed": found.failed,
         "machine": about,
     }
 
@@ -189,14 +207,28 @@ def _about(small: bool, ours_alone: bool) -> dict:
     return {**about, "rates": rates}
 
 
+def _parse_batches(context, parameter, value: str) -> list[int]:
+    parts = [part.strip() for part in value.split(",")]
+    if not all(part.isdecimal() and int(part) > 0 for part in parts):
+        raise click.BadParameter(
+            f"must be positive integers such as 64,256. Received: {value!r}"
+        )
+    return list(map(int, parts))
+
+
 @click.command(help=__doc__)
-@click.option("--batches", default=",".join(map(str, BATCHES)), show_default=True)
+@click.option(
+    "--batches",
+    callback=_parse_batches,
+    default=",".join(map(str, BATCHES)),
+    show_default=True,
+)
 @click.option(
     "--small", is_flag=True, help="Tiny sizes, also on a CPU, to check that it runs."
 )
 @click.option("--ours", "ours_alone", is_flag=True, help="Ours alone, without PyTorch.")
 @click.option("--output", type=click.Path(path_type=Path), default=RESULTS)
-def main(batches: str, small: bool, ours_alone: bool, output: Path) -> None:
+def main(batches: list[int], small: bool, ours_alone: bool, output: Path) -> None:
     """Measure all works at all batches in all precisions."""
     needed = ("jax",) if ours_alone else ("torch", "jax")
     missing = [name for name in needed if not find_spec(name)]
@@ -213,12 +245,12 @@ def main(batches: str, small: bool, ours_alone: bool, output: Path) -> None:
         click.echo("\n".join([gpu, *machine.lines(about)]))
     rows = []
     side = 32 if small else 224
-    chosen = [dataclasses.replace(FULL, batch=int(n)) for n in batches.split(",")]
+    chosen = [dataclasses.replace(FULL, batch=n) for n in batches]
     for sizes in [TINY] if small else chosen:
         for precision in PRECISIONS:
             plan = _plan(sizes, side, precision, ours_alone)
             for work, contenders, cost in plan:
-                found = _measured(contenders, 0 if small else _SECONDS)
+                found = _measure(contenders, 0 if small else _SECONDS)
                 rows.append(_row(work, sizes.batch, precision, found, cost, about))
                 click.echo(" | ".join(_cells(rows[-1])))
                 table.write_results(output, rows)  # kept if a later one fails

@@ -287,6 +287,30 @@ def test_our_contenders_run_on_jax_without_tensorflow():
     assert done.returncode == 0, done.stderr[-2000:]
 
 
+def test_contenders_that_do_not_fit_together_are_compared_by_their_medians(monkeypatch):
+    alone = {"ours": [1.0, 1.0, 9.0], "eager": [4.0] * 2, "compiled": [2.0] * 5}
+
+    def compare(contenders, seconds):
+        if len(contenders) > 1:
+            raise ContenderError("out of memory")
+        return Times({name: alone[name] for name in contenders}, {})
+
+    monkeypatch.setattr(turns, "compare", compare)
+    found = gpu._measure(alone, seconds=1)
+    row = gpu._row("decode", 4, "tf32", found, cost.Cost({}, 0.0), {"rates": {}})
+    assert row["times_faster_than_eager"] == 4
+    assert row["times_faster_than_compiled"] == 2
+    assert row["failed"] == {}
+
+
+@pytest.mark.parametrize("batches", ["x", "64,", "0", ""])
+def test_batches_of_a_gpu_are_positive_numbers(batches, tmp_path):
+    output = str(tmp_path / "gpu.json")
+    done = CliRunner().invoke(gpu.main, ["--batches", batches, "--output", output])
+    assert done.exit_code == 2
+    assert "must be positive integers such as 64,256" in done.output
+
+
 @pytest.mark.nightly
 def test_rows_of_a_gpu_have_equal_precisions_and_run_at_tiny_sizes(tmp_path):
     if keras.backend.backend() != "jax":
