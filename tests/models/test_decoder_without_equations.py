@@ -7,6 +7,7 @@ import pytest
 import tiny_captioner as tiny
 import tiny_transformer
 from refusals import refusal
+from shell import exit_code
 from tiny_evaluation import make_place
 from tiny_pipeline import make_captioner, make_encoder, photo_image
 
@@ -72,6 +73,14 @@ def test_the_engine_of_numpy_is_refused_with_the_same_line(model_file):
     line = refusal(ModelFileError, load, model_file, engine="numpy")
     assert line.startswith(f"{model_file}: its decoder 'lstm' has no equations")
     assert "show_attend_tell/reference/lstm.py" in line
+
+
+@pytest.mark.parametrize("form", ["half", "8bit"])
+def test_it_is_exported_with_smaller_weights(model_file, form):
+    out = model_file.with_name("small.safetensors")
+    assert exit_code("export", model_file, "--format", form, "--out", out) == 0
+    assert out.stat().st_size < model_file.stat().st_size
+    load_captioner(out)
 
 
 def test_it_is_evaluated_by_keras(without_equations, tmp_path, no_java):

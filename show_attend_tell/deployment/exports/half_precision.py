@@ -26,6 +26,7 @@ from show_attend_tell.reference.tensor_file import (
     write_tensors,
 )
 from show_attend_tell.runtime.errors import ModelFileError
+from show_attend_tell.runtime.keras_startup import start_keras
 from show_attend_tell.runtime.quantisation import quantise
 
 # MD5 of the files that Keras downloads: `file_hash` in keras.applications.
@@ -68,7 +69,7 @@ def save_half(
     """
     source = Path(source)
     # Verified first: what follows copies arrays without knowing the model.
-    (read_model or read_captioner)(source)
+    (read_model or _read_captioner)(source)
     with model_faults_described(source), open_tensors(source, class_of(source)) as file:
         about = {key: value for key, value in file.about.items() if key != CONFIDENCE}
         arrays: dict[str, np.ndarray] = {}
@@ -87,6 +88,17 @@ def save_half(
         config["encoder_identity"] = _accepting_imagenet(config, source)
     write_tensors(target, about, arrays)
     return Path(target).stat().st_size
+
+
+def _read_captioner(source: Path) -> object:
+    """Read a captioner, by Keras if its decoder has no equations in NumPy."""
+    try:
+        return read_captioner(source)
+    except NotImplementedError:
+        start_keras()
+        from show_attend_tell.models import saving
+
+        return saving.read_captioner(source)
 
 
 def _accepting_imagenet(config: dict[str, Any], source: Path) -> dict[str, Any]:
