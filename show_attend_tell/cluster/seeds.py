@@ -134,8 +134,9 @@ def train_variant(series: Series, experiment: Experiment) -> Outcome:
             summary = series.train_one(
                 experiment, series.work, series.runs, resume, progress=series.progress
             )
-        evaluated = summary is None and _is_evaluated(series, experiment)
-        if series.evaluates and not evaluated:
+        is_new = summary is not None
+        # Only captions have settings of decoding, which name the file of the scores.
+        if series.evaluates and (is_new or not _is_evaluated(series, experiment)):
             evaluate(
                 experiment, series.work, series.runs, SPLIT, progress=series.progress
             )
