@@ -210,11 +210,16 @@ def _switches(captioner: Captioner) -> dict[str, object]:
 def _require_same_attention(
     path: str | Path, source: Captioner, model: Captioner
 ) -> None:
-    """Raise a ModelFileError if one model attends, and the other does not."""
+    """Raise a ModelFileError if the models caption by attention of another kind."""
+    theirs = _kind_of_attention(source)
+    expected = _kind_of_attention(model)
+    if theirs != expected:
+        _refuse_switch(path, "attention", expected, theirs)
+
+
+def _kind_of_attention(captioner: Captioner) -> str:
     # Hard attention captions from the expected context, as soft attention does.
-    if source.settings.attends != model.settings.attends:
-        expected = model.settings.attention
-        _refuse_switch(path, "attention", expected, source.settings.attention)
+    return "soft" if captioner.settings.attends else captioner.settings.attention
 
 
 def average_models(

@@ -102,6 +102,13 @@ def test_a_soft_model_starts_a_hard_one_and_vice_versa(saved, rng, tmp_path):
     assert float(back.annotation_scale) == 0.25
 
 
+def test_a_model_of_the_mean_annotation_starts_one_with_attention(saved, rng):
+    model = build(rng, IDENTITY, attention="mean")
+    copy_weights(saved, model)
+    source = build(np.random.default_rng(20150215))
+    assert_equal_leaves(model.trainable_weights, source.trainable_weights)
+
+
 VGG19 = {"encoder_identity": {"network": "VGG19", "layer": "x"}}
 
 

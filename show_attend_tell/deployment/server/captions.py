@@ -40,10 +40,14 @@ def _decoding_of(
     """Return the decoding settings of a request; a seed without effect is ignored.
 
     Raises:
-        HTTPException: the model selects no locations, or has no attention for a region.
+        HTTPException: the model selects no locations, or has no attention for a region;
+            or there is a temperature, and no words are sampled.
     """
     # Without the seed, which `decoding` refuses where nothing is sampled.
-    decoding = pipeline.decoding(dataclasses.replace(request, seed=None))
+    try:
+        decoding = pipeline.decoding(dataclasses.replace(request, seed=None))
+    except CaptionError as error:  # of a temperature
+        raise HTTPException(422, str(error)) from None
     generator = pipeline.engine.generator
     if decoding.locations != "expected" and not generator.selects_locations:
         raise HTTPException(

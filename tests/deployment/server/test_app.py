@@ -138,6 +138,9 @@ def test_samples_follow_their_seed_and_their_temperature(address):
     ]
     assert texts[0] == texts[1]
     assert len(set(texts)) > 1
+    refused = ask(address, temperature=1.5)
+    assert refused.status_code == 422
+    assert "`temperature` needs method = 'sample'" in refused.text
     hot = ask(address, method="sample", temperature=1.5).json()
     assert hot["settings"]["temperature"] == 1.5
     scores = [other["score"] for other in hot["alternatives"]]
